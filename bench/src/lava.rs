@@ -86,7 +86,7 @@ fn options(settings: &EngineSettings) -> Options {
             expert.gc_ratio_percent = settings.gc_ratio_percent.unwrap_or(expert.gc_ratio_percent);
         }),
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
-        speed: settings.log_dir.clone(),
+        fast_tier: settings.log_dir.clone(),
         ..defaults
     }
     .expert(|expert| {
@@ -94,10 +94,10 @@ fn options(settings: &EngineSettings) -> Options {
         expert.ablation = settings.ablation;
         expert.read_gap_bytes = settings.read_gap;
         expert.loggers = loggers_of(settings);
-        expert.speed_values_bytes_max = settings.speed_values;
-        expert.speed_values_fresh = settings.speed_fresh;
-        expert.speed_levels = settings.speed_levels.most() as usize;
-        expert.speed_moving = settings.speed_levels == SpeedLevels::Moving;
+        expert.fast_tier_values_bytes_max = settings.speed_values;
+        expert.fast_tier_values_flushed = settings.speed_fresh;
+        expert.fast_tier_levels = settings.speed_levels.most() as usize;
+        expert.fast_tier_adaptive = settings.speed_levels == SpeedLevels::Moving;
         expert.wal_bytes_max = settings.log_bytes_max.unwrap_or(expert.wal_bytes_max);
     })
 }
@@ -159,11 +159,11 @@ fn described(options: &Options) -> Vec<(String, String)> {
             "buffered_age_ms_max",
             options.expert.buffered_age_ms_max.map_or("as memory allows".to_owned(), |age| age.to_string()),
         ),
-        ("speed_levels", options.expert.speed_levels.to_string()),
-        ("speed_values_bytes_max", options.expert.speed_values_bytes_max.to_string()),
-        ("speed_values_fresh", options.expert.speed_values_fresh.to_string()),
-        ("speed_moving", options.expert.speed_moving.to_string()),
-        ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
+        ("speed_levels", options.expert.fast_tier_levels.to_string()),
+        ("speed_values_bytes_max", options.expert.fast_tier_values_bytes_max.to_string()),
+        ("speed_values_fresh", options.expert.fast_tier_values_flushed.to_string()),
+        ("speed_moving", options.expert.fast_tier_adaptive.to_string()),
+        ("log_dir", options.fast_tier.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -215,7 +215,7 @@ impl LavaEngine {
             },
             settings: described(options),
             elsewhere: elsewhere.clone(),
-            beside: options.speed.clone(),
+            beside: options.fast_tier.clone(),
         };
         let names = db.family_names();
         let other = |number: u64| -> Result<LavaEngine> {

@@ -50,11 +50,11 @@ pub fn frame_at(start: usize, len: usize, uid: Uid) -> Region {
 /// The regions of a valid file of a store.
 pub fn regions(kind: FileKind, bytes: &[u8]) -> Vec<Region> {
     match kind {
-        FileKind::Ksst(_) | FileKind::SpeedKsst(_) => of_table(bytes),
-        FileKind::Vsst(_) | FileKind::SpeedVsst(_) if bytes.ends_with(&segment::footer::MAGIC) => {
+        FileKind::Ksst(_) | FileKind::FastKsst(_) => of_table(bytes),
+        FileKind::Vsst(_) | FileKind::FastVsst(_) if bytes.ends_with(&segment::footer::MAGIC) => {
             of_segment(bytes)
         }
-        FileKind::Vsst(_) | FileKind::SpeedVsst(_) => of_vsst(bytes),
+        FileKind::Vsst(_) | FileKind::FastVsst(_) => of_vsst(bytes),
         FileKind::Log(_) => of_pages(bytes, &Seal::Page),
         FileKind::Staging | FileKind::LaneStaging(_) => of_pages(bytes, &Seal::OpenPage),
         FileKind::Manifest(_) => of_manifest(bytes),

@@ -7,7 +7,9 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
-use crate::driver::{Driver, Knobs, Model, compare, compare_checkpoint, families_of, scan, write_one};
+use crate::driver::{
+    Driver, DriverParameters, Model, compare, compare_checkpoint, families_of, scan, write_one,
+};
 use crate::files::{check_at_rest, check_opened};
 use crate::history::{Found, Loss};
 use crate::machine;
@@ -38,7 +40,7 @@ pub(crate) struct Recorded {
 pub(crate) fn record(seed: u64) -> Check<Recorded> {
     let mut rng = Rng::new(seed ^ 0x0063_7261_7368);
     let churn = rng.one_in(3);
-    let knobs = Knobs {
+    let knobs = DriverParameters {
         steps: rng.range(10, 60),
         reads: false,
         kills: false,
@@ -60,7 +62,10 @@ pub(crate) fn record(seed: u64) -> Check<Recorded> {
     // (Drawn from a separate generator, so that recorded seeds keep their draws.)
     let mut aside = Rng::new(rng.clone().next_u64() ^ 0x766f_6c61_7469);
     let (knobs, data) = if knobs.volatile && knobs.families && aside.one_in(2) {
-        (Knobs { steps: aside.range(60, 120), upkeep_one_in: 20, ..knobs }, Data::churn(&mut aside))
+        (
+            DriverParameters { steps: aside.range(60, 120), upkeep_one_in: 20, ..knobs },
+            Data::churn(&mut aside),
+        )
     } else {
         (knobs, data)
     };

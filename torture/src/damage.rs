@@ -19,7 +19,7 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
-use crate::driver::{Driver, Knobs, Model, at, families_of, write_one};
+use crate::driver::{Driver, DriverParameters, Model, at, families_of, write_one};
 use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
@@ -86,7 +86,7 @@ struct Seen {
 
 impl Store {
     fn make(seed: u64, rng: &mut Rng) -> Check<Store> {
-        let (knobs, data) = Knobs::to_damage(rng, 30..150, (options, churn_options));
+        let (knobs, data) = DriverParameters::to_damage(rng, 30..150, (options, churn_options));
         let mut driver = Driver::new(seed, knobs, data);
         driver.run()?;
         driver.flush()?;

@@ -1,7 +1,7 @@
 //! Random operations on a simulated store with a model and a history.
 //!
 //! The driver serves the row that compares every answer with the model, and rows that record a run
-//! to crash it, damage it, or inject errors. Their [`Knobs`] differ.
+//! to crash it, damage it, or inject errors. Their [`DriverParameters`] differ.
 
 mod calls;
 mod knobs;
@@ -10,7 +10,7 @@ mod terms;
 mod time;
 
 pub(crate) use calls::{add, at, compare, compare_checkpoint, families_of, scan, write_one, write_with};
-pub(crate) use knobs::Knobs;
+pub(crate) use knobs::DriverParameters;
 
 use crate::check::{Check, Doing, ensure, show};
 use crate::files;
@@ -47,7 +47,7 @@ pub(crate) struct Driver {
     pub sim: SimEnv,
     pub rng: Rng,
     pub data: Data,
-    pub knobs: Knobs,
+    pub knobs: DriverParameters,
     pub options: Options,
     pub history: History,
     pub model: Model,
@@ -85,7 +85,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub fn new(seed: u64, knobs: Knobs, data: Data) -> Self {
+    pub fn new(seed: u64, knobs: DriverParameters, data: Data) -> Self {
         let mut rng = Rng::new(seed);
         let options = knobs.draw_options(&mut rng);
         Driver {

@@ -23,7 +23,7 @@ use crate::crash::{TRACE, check_verify, kind, loss};
 use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 use life::{Life, Pending};
-use session::Who;
+use session::OpenEngines;
 
 /// Crash states tested per workload.
 const STATES: u64 = 16;
@@ -33,7 +33,7 @@ const SESSIONS_MAX: u64 = 4;
 /// Runs some sessions that end with a close.
 fn live(life: &mut Life) -> Check {
     for session in 0..life.rng.range(2, 6) {
-        let who = Who::draw(&mut life.rng);
+        let who = OpenEngines::draw(&mut life.rng);
         let steps = life.rng.range(4, 40);
         life.session(who, steps).map_err(|why| format!("session {session}: {why}"))?;
     }
@@ -47,7 +47,7 @@ fn after_crash(life: &Life, op: u64, kind: CrashKind, sim: SimEnv, mut rng: Rng)
     let mut next = life.after(sim, rng, Pending::of(op, loss(kind)));
     let mut story = format!("{kind:?} at operation {op}");
     for _ in 1..sessions {
-        let who = Who::draw(&mut next.rng);
+        let who = OpenEngines::draw(&mut next.rng);
         story += &format!(", {who:?}");
         let steps = next.rng.below(12);
         let closes = next.rng.one_in(2);
@@ -58,7 +58,7 @@ fn after_crash(life: &Life, op: u64, kind: CrashKind, sim: SimEnv, mut rng: Rng)
         }
     }
     let last = guarded(|| {
-        let session = next.open(Who::Both)?;
+        let session = next.open(OpenEngines::Both)?;
         session.db.as_ref().map_or(Ok(()), check_verify)
     });
     let checked = last.and_then(|last| last);

@@ -10,7 +10,7 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, ensure, show};
-use crate::driver::{Driver, Knobs, families_of};
+use crate::driver::{Driver, DriverParameters, families_of};
 use crate::history::Found;
 use crate::machine::DIR;
 use crate::machine::{self, damage};
@@ -85,7 +85,7 @@ pub(crate) struct Damage {
 
 impl Store {
     fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
-        let (knobs, data) = Knobs::to_damage(rng, 10..60, (plan::options, plan::churn_options));
+        let (knobs, data) = DriverParameters::to_damage(rng, 10..60, (plan::options, plan::churn_options));
         let mut driver = Driver::new(seed, knobs, data);
         driver.run()?;
         let older = driver.sim.fork(seed);

@@ -9,7 +9,7 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::check_verify;
-use crate::driver::{Driver, Knobs, scan};
+use crate::driver::{Driver, DriverParameters, scan};
 use crate::history::Loss;
 use crate::machine::DIR;
 use crate::plan::{self, Data, pick};
@@ -42,7 +42,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6675_6c6c_0000);
     let squeeze = pick(&mut rng, &[Squeeze::Limit, Squeeze::Limit, Squeeze::Volume, Squeeze::Both]);
-    let knobs = Knobs {
+    let knobs = DriverParameters {
         steps: rng.range(10, 60),
         reads: true,
         kills: false,

@@ -11,7 +11,7 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::{TRACE, check_verify, go_on};
-use crate::driver::{Driver, Knobs, scan};
+use crate::driver::{Driver, DriverParameters, scan};
 use crate::history::Loss;
 use crate::machine;
 use crate::machine::DIR;
@@ -111,8 +111,8 @@ fn moments_between_steps(seed: u64) -> Check<Vec<u64>> {
     Ok(moments)
 }
 
-fn knobs(rng: &mut Rng, churn: bool) -> Knobs {
-    Knobs {
+fn knobs(rng: &mut Rng, churn: bool) -> DriverParameters {
+    DriverParameters {
         steps: rng.range(8, 24),
         reads: true,
         kills: false,

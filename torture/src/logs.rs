@@ -94,7 +94,7 @@ fn operate(store: &LogStore, driver: &mut Driver, watch: &mut Watch, count: u64)
         let steps = driver.rng.below(3);
         watch.steps(store, driver, steps);
         if driver.rng.one_in(40) {
-            store.settle().doing(|| "settle".into())?;
+            store.wait_idle().doing(|| "settle".into())?;
         }
     }
     Ok(())

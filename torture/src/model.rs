@@ -2,7 +2,7 @@
 
 use crate::case::{Context, Outcome};
 use crate::check::Check;
-use crate::driver::{Driver, Knobs, compare, scan};
+use crate::driver::{Driver, DriverParameters, compare, scan};
 use crate::plan::{self, Data};
 use io::Rng;
 
@@ -26,7 +26,7 @@ pub(crate) fn case_numbers(_: &Context, seed: u64) -> Outcome {
 
 fn run(seed: u64, first_number: u64, outcome: &mut Outcome) -> Check {
     let mut rng = Rng::new(seed ^ 0x6d6f_6465_6c00);
-    let knobs = Knobs {
+    let knobs = DriverParameters {
         steps: rng.range(60, 140),
         reads: true,
         kills: true,

@@ -80,12 +80,12 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     });
     // Effective only with two disks; may change at each open.
     let limited = limited
-        .expert(|expert| expert.speed_levels = pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]));
+        .expert(|expert| expert.fast_tier_levels = pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]));
     let limited = with_speed_values(rng, limited);
     // Adaptive moves are fast, because a run is short.
     let limited = limited.expert(|expert| {
-        expert.speed_moving = aside(rng, 0x6d6f_7665_7321).one_in(2);
-        expert.speed_look = Duration::from_millis(2);
+        expert.fast_tier_adaptive = aside(rng, 0x6d6f_7665_7321).one_in(2);
+        expert.fast_tier_interval = Duration::from_millis(2);
     });
     let limited = with_aging(rng, limited.expert(|expert| expert.read_gap_bytes = read_gap(rng)));
     let mut aside = aside(rng, 0x7469_6768_7400);
@@ -150,8 +150,8 @@ fn with_speed_values(rng: &Rng, options: Options) -> Options {
     };
     let is_fresh = bytes > 0 && aside(rng, 0x6672_6573_6821).one_in(2);
     options.expert(|expert| {
-        expert.speed_values_bytes_max = bytes;
-        expert.speed_values_fresh = is_fresh;
+        expert.fast_tier_values_bytes_max = bytes;
+        expert.fast_tier_values_flushed = is_fresh;
     })
 }
 
@@ -303,10 +303,10 @@ pub(crate) fn describe(options: &Options) -> String {
         f.expert.level_base_bytes,
         f.expert.level_multiplier,
         f.expert.levels,
-        options.expert.speed_levels,
-        options.expert.speed_values_bytes_max,
-        options.expert.speed_values_fresh,
-        options.expert.speed_moving,
+        options.expert.fast_tier_levels,
+        options.expert.fast_tier_values_bytes_max,
+        options.expert.fast_tier_values_flushed,
+        options.expert.fast_tier_adaptive,
         f.expert.l0_compaction_files,
         f.expert.l0_slowdown_files,
         f.expert.l0_stop_files,

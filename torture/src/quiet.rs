@@ -165,7 +165,7 @@ fn options(size: &Size, rng: &mut Rng) -> Options {
         ..Options::default()
     };
     let options = match machine::has_two_disks() {
-        true => Options { speed: Some(machine::SPEED_DIR.into()), ..options },
+        true => Options { fast_tier: Some(machine::SPEED_DIR.into()), ..options },
         false => options,
     };
     let group_bytes = size.group_bytes;

@@ -10,7 +10,7 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::{check_verify, kind, loss};
-use crate::driver::{Driver, Knobs, compare, scan};
+use crate::driver::{Driver, DriverParameters, compare, scan};
 use crate::files::check_at_rest;
 use crate::history::Loss;
 use crate::machine;
@@ -27,7 +27,7 @@ const DEATHS_MAX: usize = 60;
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x7265_636c_6169_6d00);
-    let knobs = Knobs {
+    let knobs = DriverParameters {
         steps: rng.range(30, 120),
         reads: true,
         kills: false,

@@ -10,7 +10,7 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, ensure};
-use crate::driver::{Driver, Knobs, compare_checkpoint};
+use crate::driver::{Driver, DriverParameters, compare_checkpoint};
 use crate::logs::joint;
 use crate::machine::{self, DIR};
 use crate::plan::{self, Data, pick};
@@ -40,7 +40,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         of_both(seed, &mut rng, &mut outcome);
         return outcome;
     }
-    let knobs = Knobs {
+    let knobs = DriverParameters {
         steps: rng.range(10, 50),
         reads: true,
         kills: false,

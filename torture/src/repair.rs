@@ -19,7 +19,7 @@ mod tables;
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
 use crate::crash::check_verify;
-use crate::driver::{Driver, Knobs};
+use crate::driver::{Driver, DriverParameters};
 use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
@@ -72,7 +72,7 @@ pub(crate) struct Damaged {
 impl Store {
     pub fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
         let churn = rng.one_in(2);
-        let knobs = Knobs {
+        let knobs = DriverParameters {
             steps: rng.range(10, 70),
             reads: !closed,
             kills: rng.one_in(3),

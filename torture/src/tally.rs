@@ -26,19 +26,19 @@ const KINDS: [Kind; 24] = [
     ("reads of records ahead of collections", |s| s.gc_reads_ahead),
     ("compactions", |s| s.compactions - s.compaction_moves),
     ("pieces of compactions beyond the first", |s| {
-        (s.compaction_pieces + s.compaction_moves).saturating_sub(s.compactions)
+        (s.subcompactions + s.compaction_moves).saturating_sub(s.compactions)
     }),
     ("compactions that level 0 waited for", |s| s.compaction_spills),
     ("compactions that expose garbage and no level asked for", |s| s.compaction_exposures),
     (SEPARATED, |s| s.get_value_reads + s.get_values_cached),
     (SCRUBBED, |s| s.scrub_passes),
     ("bytes of the log that flushes overtook", |s| s.wal_bytes_skipped),
-    (ON_SPEED, |s| s.speed_tables),
-    ("tables without room on the second disk", |s| s.speed_tables_elsewhere),
-    (VALUES_ON_SPEED, |s| s.speed_values),
-    ("files of hot values without room on the second disk", |s| s.speed_values_elsewhere),
-    ("files of lasting values taken down from the second disk", |s| s.speed_values_moved_down),
-    (MOVED, |s| s.speed_tables_moved_up + s.speed_tables_moved_down),
+    (ON_SPEED, |s| s.fast_tier_tables),
+    ("tables without room on the second disk", |s| s.fast_tier_tables_elsewhere),
+    (VALUES_ON_SPEED, |s| s.fast_tier_values),
+    ("files of hot values without room on the second disk", |s| s.fast_tier_values_elsewhere),
+    ("files of lasting values taken down from the second disk", |s| s.fast_tier_values_moved_down),
+    (MOVED, |s| s.fast_tier_tables_moved_up + s.fast_tier_tables_moved_down),
 ];
 
 /// Counted by rows of requests themselves.

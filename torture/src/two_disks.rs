@@ -123,22 +123,23 @@ impl Life {
     fn open(&self, sim: &SimEnv, on_two: bool) -> lavastore::Result<Db> {
         let env = if on_two { volumes(sim).env() } else { sim.env() };
         // Not drawn, and equal for all forks of one moment.
-        let speed_levels = if self.has_fast_tables { [1, 0, 2, 7][(sim.op_count() % 4) as usize] } else { 0 };
+        let fast_tier_levels =
+            if self.has_fast_tables { [1, 0, 2, 7][(sim.op_count() % 4) as usize] } else { 0 };
         let has_values = on_two && self.has_hot_values && !sim.op_count().is_multiple_of(5);
-        let speed_values_bytes_max = if has_values { 1 << 40 } else { 0 };
-        let speed_moving = self.has_fast_tables && (sim.op_count() / 4).is_multiple_of(2);
-        let speed_look = Duration::from_millis(1);
-        let speed_values_fresh = has_values && (sim.op_count() / 8).is_multiple_of(2);
+        let fast_tier_values_bytes_max = if has_values { 1 << 40 } else { 0 };
+        let fast_tier_adaptive = self.has_fast_tables && (sim.op_count() / 4).is_multiple_of(2);
+        let fast_tier_interval = Duration::from_millis(1);
+        let fast_tier_values_flushed = has_values && (sim.op_count() / 8).is_multiple_of(2);
         let values = options().expert(|expert| {
-            expert.speed_values_bytes_max = speed_values_bytes_max;
-            expert.speed_values_fresh = speed_values_fresh;
+            expert.fast_tier_values_bytes_max = fast_tier_values_bytes_max;
+            expert.fast_tier_values_flushed = fast_tier_values_flushed;
         });
         let writes_max = [1, 3, 0, 2][(sim.op_count() / 3 % 4) as usize];
         let loggers = Loggers { writes_max, threads_min: 0 };
         let options = values.expert(|expert| {
-            expert.speed_levels = speed_levels;
-            expert.speed_moving = speed_moving;
-            expert.speed_look = speed_look;
+            expert.fast_tier_levels = fast_tier_levels;
+            expert.fast_tier_adaptive = fast_tier_adaptive;
+            expert.fast_tier_interval = fast_tier_interval;
             expert.loggers = loggers;
         });
         let options = plan::with_what_all_have(&Rng::new(sim.op_count()), options);
@@ -163,7 +164,7 @@ impl Life {
         if self.rng.one_in(2) {
             self.moves += 1;
             if self.on_two {
-                volumes(&self.sim).give_back().doing(|| "give the disk back".into())?;
+                volumes(&self.sim).detach_fast_tier().doing(|| "give the disk back".into())?;
             }
             self.on_two = !self.on_two;
         }

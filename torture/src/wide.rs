@@ -28,7 +28,7 @@ impl From<u64> for Image {
 /// adapted their number.
 pub(crate) fn is_wide(db: &Db) -> bool {
     let stats = db.stats();
-    stats.wal_writes_at_once > 1 || stats.wal_loggers_tried > 0
+    stats.wal_loggers > 1 || stats.wal_loggers_tried > 0
 }
 
 /// The sessions of a workload: first operation, and whether loggers are above one.

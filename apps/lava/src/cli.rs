@@ -18,9 +18,9 @@ pub struct Cli {
     pub db: Option<PathBuf>,
     /// Fast tier of the store for its log: a directory, or lavafs:PATH as with --db. A store
     /// without one gets it when it is opened for writing, and needs this option from then on; lava
-    /// speed give-back detaches it
-    #[arg(long, global = true, value_name = "DIR", env = "LAVA_SPEED", help_heading = GLOBAL)]
-    pub speed: Option<PathBuf>,
+    /// fast-tier detach detaches it
+    #[arg(long, alias = "speed", global = true, value_name = "DIR", env = "LAVA_SPEED", help_heading = GLOBAL)]
+    pub fast_tier: Option<PathBuf>,
     /// Page cache of LavaFS volumes in bytes: a number with K, M, G or T. The store's own cache is
     /// separate
     #[arg(long, global = true, value_name = "BYTES", value_parser = commands::fs::size, help_heading = GLOBAL)]
@@ -62,8 +62,8 @@ pub enum Command {
     /// Make a consistent copy of the store in a new directory
     Checkpoint(commands::checkpoint::CheckpointArgs),
     /// Show or detach the fast tier of the store
-    #[command(subcommand)]
-    Speed(commands::speed::SpeedCommand),
+    #[command(subcommand, alias = "speed")]
+    FastTier(commands::speed::FastTierCommand),
     /// List the engines that share the store, or remove one
     Engines(commands::engines::EnginesArgs),
     /// Raise the format of the store; earlier releases then refuse it
@@ -109,7 +109,7 @@ pub fn parse(all: &[OsString]) -> Result<Cli, clap::Error> {
 /// Runs a command.
 pub fn run(cli: Cli) -> crate::Result<()> {
     let db = cli.db;
-    commands::place::set_speed(db.as_deref(), cli.speed);
+    commands::place::set_speed(db.as_deref(), cli.fast_tier);
     commands::place::set_page_cache(cli.page_cache);
     match cli.command {
         Command::Put(args) => commands::keys::put(db, args),
@@ -126,7 +126,7 @@ pub fn run(cli: Cli) -> crate::Result<()> {
         Command::Verify(args) => commands::inspect::verify(db, &args),
         Command::Repair(args) => commands::repair::repair(db, &args),
         Command::Checkpoint(args) => commands::checkpoint::checkpoint(db, &args),
-        Command::Speed(command) => commands::speed::run(db, &command),
+        Command::FastTier(command) => commands::speed::run(db, &command),
         Command::Engines(args) => commands::engines::engines(db, &args),
         Command::Upgrade(args) => commands::upgrade::upgrade(db, &args),
         Command::Bench(args) => commands::bench::bench(db, *args),

@@ -27,7 +27,7 @@ use crate::status::{self, Status};
 use crate::{Result, nearest};
 use clap::Args;
 use lavastore::{Compression, Db, ErrorKind, Family, FamilyOptions, LogStore, Options, PolicyChoice};
-use place::Place;
+use place::StoreLocation;
 use std::path::PathBuf;
 
 /// Returns the directory (or volume) named by the user.
@@ -40,7 +40,7 @@ pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
 
 /// Opens the store for reading, even while another process writes it.
 pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
-    let place = Place::to_read(&directory(db)?)?;
+    let place = StoreLocation::to_read(&directory(db)?)?;
     Ok(Db::open_read_only_in(&place.env, place.dir, &Options::default())?)
 }
 
@@ -56,7 +56,7 @@ impl Halves {
     /// Opens the keys for reading.
     pub fn open(db: Option<PathBuf>) -> Result<Halves> {
         let dir = directory(db)?;
-        let place = Place::to_read(&dir)?;
+        let place = StoreLocation::to_read(&dir)?;
         let has_logs = has_logs(&place)?;
         let keys = match Db::open_read_only_in(&place.env, &place.dir, &Options::default()) {
             // A store with only logs.
@@ -110,12 +110,12 @@ pub fn open_to_write(db: Option<PathBuf>) -> Result<Db> {
 /// Opens the store for writing and keeps the options of its families. A plain open would replace
 /// those of the default family.
 pub fn open_with(dir: PathBuf, options: Options) -> Result<Db> {
-    open_in(Place::to_write(&dir)?, options)
+    open_in(StoreLocation::to_write(&dir)?, options)
 }
 
 /// Same as [`open_with`], in a place. Opens the logs too if there are any, since a flush moves
 /// their keys into tables.
-pub fn open_in(place: Place, options: Options) -> Result<Db> {
+pub fn open_in(place: StoreLocation, options: Options) -> Result<Db> {
     let has_logs = has_logs(&place)?;
     let options = with_own_family(&place, options)?;
     Ok(match has_logs {
@@ -124,7 +124,7 @@ pub fn open_in(place: Place, options: Options) -> Result<Db> {
     })
 }
 
-fn has_logs(place: &Place) -> Result<bool> {
+fn has_logs(place: &StoreLocation) -> Result<bool> {
     match Db::has_logs_in(&place.env, &place.dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
         has_logs => Ok(has_logs?),
@@ -133,13 +133,13 @@ fn has_logs(place: &Place) -> Result<bool> {
 
 /// Opens only the keys of a store, to remove its logs.
 pub fn open_without_logs(dir: PathBuf, options: Options) -> Result<Db> {
-    let place = Place::to_write(&dir)?;
+    let place = StoreLocation::to_write(&dir)?;
     let options = with_own_family(&place, options)?;
     Ok(Db::open_in(&place.env, place.dir, &options)?)
 }
 
 /// Replaces the family options by those of the existing default family, if the store exists.
-fn with_own_family(place: &Place, options: Options) -> Result<Options> {
+fn with_own_family(place: &StoreLocation, options: Options) -> Result<Options> {
     let own = match Db::stored_family_options_in(&place.env, &place.dir) {
         Ok(families) => families.into_iter().find(|(name, _)| name == "default").map(|(_, own)| own),
         Err(e) if e.kind() == ErrorKind::NotFound => None,

@@ -12,7 +12,7 @@ pub mod ledger;
 pub mod writer;
 
 use crate::commands::create::check_parent;
-use crate::commands::place::{self, Place};
+use crate::commands::place::{self, StoreLocation};
 use crate::commands::space::{live_bytes, space_json, space_text};
 use crate::output::Screen;
 use crate::status::{Status, failure};
@@ -155,7 +155,7 @@ fn prepare(dir: &Path) -> Result<()> {
         return check_parent(&Env::kernel(), dir, "make it first");
     }
     let options = Options { create_if_missing: false, ..Options::default() };
-    let place = Place::to_write(dir)?;
+    let place = StoreLocation::to_write(dir)?;
     let ours = Db::open_in(&place.env, &place.dir, &options).is_ok_and(|db| db.open_family(MARK).is_ok());
     if !ours {
         let dir = dir.display();
@@ -170,7 +170,7 @@ fn prepare(dir: &Path) -> Result<()> {
 
 /// Same as [`prepare`], on a volume.
 fn prepare_on_volume(db: &Path) -> Result<()> {
-    let place = Place::to_write(db)?;
+    let place = StoreLocation::to_write(db)?;
     let fs = place.env.fs.clone();
     let files = match fs.list(&place.dir) {
         Ok(files) => files,
@@ -192,7 +192,7 @@ fn prepare_on_volume(db: &Path) -> Result<()> {
 
 /// Opens the store for writing, and creates it if it is missing.
 pub fn open_store(db: &Path) -> Result<Db> {
-    let place = Place::to_write(db)?;
+    let place = StoreLocation::to_write(db)?;
     Ok(Db::open_in(&place.env, place.dir, &Options::default())?)
 }
 
@@ -259,7 +259,7 @@ fn start_writer(dir: &Path, data: &DataSet) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("demo-writer").arg("--db").arg(dir);
     if let Some(speed) = place::speed_of(dir) {
-        command.arg("--speed").arg(speed);
+        command.arg("--fast-tier").arg(speed);
     }
     command.args(data.writer_args());
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
@@ -366,7 +366,8 @@ impl Outcome {
 }
 
 fn how_to_go_on(dir: &Path, named: bool, data: &DataSet) -> String {
-    let speed = place::speed_of(dir).map_or(String::new(), |speed| format!(" --speed {}", speed.display()));
+    let speed =
+        place::speed_of(dir).map_or(String::new(), |speed| format!(" --fast-tier {}", speed.display()));
     let dir = format!("{}{speed}", dir.display());
     let key =
         data.records.get(data.records.len() / 2).map(|r| String::from_utf8_lossy(&r.0)).unwrap_or_default();

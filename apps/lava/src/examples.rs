@@ -32,8 +32,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("verify", "lava verify --db ./data"),
     ("repair", "lava repair --dry-run --db ./data\nlava repair --into ./repaired --db ./data"),
     ("checkpoint", "lava checkpoint ./backup --db ./data"),
-    ("speed", "lava put k v --db ./two --speed ./fast\nlava get k --db ./two --speed ./fast"),
-    ("speed give-back", "lava speed give-back --db ./two --speed ./fast"),
+    ("fast-tier", "lava put k v --db ./two --fast-tier ./fast\nlava get k --db ./two --fast-tier ./fast"),
+    ("fast-tier detach", "lava fast-tier detach --db ./two --fast-tier ./fast"),
     ("engines", "lava engines --db ./data"),
     ("upgrade", "lava upgrade --db ./data"),
     (

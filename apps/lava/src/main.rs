@@ -85,7 +85,7 @@ fn hint(all: &[OsString]) -> String {
                 command = found;
             }
             // Options with a value before a command.
-            None if ["--db", "--speed", "--page-cache"].contains(&word) => drop(words.next()),
+            None if ["--db", "--fast-tier", "--speed", "--page-cache"].contains(&word) => drop(words.next()),
             None if word.starts_with('-') => {}
             None => break,
         }

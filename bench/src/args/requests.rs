@@ -45,15 +45,15 @@ pub struct RequestArgs {
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
     /// LavaStore: maximum bytes of hot values on that disk
-    #[arg(long, value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
+    #[arg(long = "fast-tier-values", alias = "speed-values", value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
     pub speed_values: u64,
     /// LavaStore: write all flushed values to that disk first; those that survive a collection move
     /// to the first disk
-    #[arg(long, default_value_t = RequestArgs::default().speed_fresh)]
+    #[arg(long = "fast-tier-flushed", alias = "speed-fresh", default_value_t = RequestArgs::default().speed_fresh)]
     pub speed_fresh: bool,
     /// LavaStore: number of levels, from level 0 on, with tables on that disk, or `moving` to adapt
     /// it
-    #[arg(long, value_name = "N|moving", default_value_t = RequestArgs::default().speed_levels)]
+    #[arg(long = "fast-tier-levels", alias = "speed-levels", value_name = "N|moving", default_value_t = RequestArgs::default().speed_levels)]
     pub speed_levels: SpeedLevels,
     /// ablation: measure each part of the durable write path instead of the mechanisms of
     /// Scavenger+; with --log-dir also a second disk for the log
@@ -183,11 +183,11 @@ impl RequestArgs {
                 "--log-dir is of async, sync, overwrite, ycsb and ablation --spandb alone: a store of its own is made there",
             )
         } else if self.speed_levels.most() > 7 || (self.speed_levels.most() > 0 && self.log_dir.is_none()) {
-            Some("--speed-levels is 0 to 7 or moving, of the disk that --log-dir names")
+            Some("--fast-tier-levels is 0 to 7 or moving, of the disk that --log-dir names")
         } else if self.speed_values > 0 && self.log_dir.is_none() {
-            Some("--speed-values is of the disk that --log-dir names")
+            Some("--fast-tier-values is of the disk that --log-dir names")
         } else if self.speed_fresh && self.speed_values == 0 {
-            Some("--speed-fresh is of the bytes that --speed-values names")
+            Some("--fast-tier-flushed is of the bytes that --fast-tier-values names")
         } else {
             None
         }

@@ -22,7 +22,7 @@ const MAGIC_AT: usize = 56;
 
 /// Result of checking the last 16 bytes of a footer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum FooterState {
     /// Its checksum holds, and this release reads its version.
     Sound,
     /// A version that only a newer release reads.
@@ -40,7 +40,7 @@ pub fn seal(footer: &mut [u8; LEN], mask: u32) {
 
 /// Checks a footer whose magic is right; `newest` is the newest version that the caller reads,
 /// `mask` that of its place.
-pub fn judge(footer: &[u8; LEN], mask: u32, newest: u32) -> State {
+pub fn judge(footer: &[u8; LEN], mask: u32, newest: u32) -> FooterState {
     let [.., v0, v1, v2, v3, _, _, _, _, _, _, _, _] = *footer;
     let version = u32::from_le_bytes([v0, v1, v2, v3]);
     let holds = |version: u32| {
@@ -49,9 +49,9 @@ pub fn judge(footer: &[u8; LEN], mask: u32, newest: u32) -> State {
         (sum_of(&as_known) ^ mask).to_le_bytes() == as_known[SUM_AT..VERSION_AT]
     };
     match version {
-        1.. if version <= newest && holds(version) => State::Sound,
-        _ if version > newest && !(1..=newest).any(holds) => State::Newer(version),
-        _ => State::Damaged,
+        1.. if version <= newest && holds(version) => FooterState::Sound,
+        _ if version > newest && !(1..=newest).any(holds) => FooterState::Newer(version),
+        _ => FooterState::Damaged,
     }
 }
 
@@ -76,22 +76,26 @@ mod tests {
     fn a_flipped_bit_is_damage_and_never_a_newer_version() {
         for (version, newest) in [(1, 1), (1, 3), (3, 3)] {
             let footer = sealed(version);
-            assert_eq!(judge(&footer, MASK, newest), State::Sound);
-            assert_eq!(judge(&footer, MASK + 1, newest), State::Damaged, "from another place");
+            assert_eq!(judge(&footer, MASK, newest), FooterState::Sound);
+            assert_eq!(judge(&footer, MASK + 1, newest), FooterState::Damaged, "from another place");
             for bit in 0..MAGIC_AT * 8 {
                 let mut damaged = footer;
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(judge(&damaged, MASK, newest), State::Damaged, "bit {bit} of version {version}");
+                assert_eq!(
+                    judge(&damaged, MASK, newest),
+                    FooterState::Damaged,
+                    "bit {bit} of version {version}"
+                );
             }
         }
     }
 
     #[test]
     fn a_newer_version_is_recognized_despite_its_checksum() {
-        assert_eq!(judge(&sealed(2), MASK, 1), State::Newer(2));
+        assert_eq!(judge(&sealed(2), MASK, 1), FooterState::Newer(2));
         let mut footer = sealed(4);
         footer[SUM_AT] ^= 1;
-        assert_eq!(judge(&footer, MASK, 3), State::Newer(4));
-        assert_eq!(judge(&sealed(0), MASK, 3), State::Damaged);
+        assert_eq!(judge(&footer, MASK, 3), FooterState::Newer(4));
+        assert_eq!(judge(&sealed(0), MASK, 3), FooterState::Damaged);
     }
 }

@@ -10,7 +10,7 @@
 //! limiter counts its own. Reads that wait for their turn do so disk by disk.
 
 use crate::kernel::KernelReadFile;
-use crate::{Beside, FileRead, ReadFile, ReadPace, ReadRequest};
+use crate::{FileRead, ReadConcurrencyLimiter, ReadFile, ReadRequest, UnlimitedReadKind};
 use base::Result;
 use std::any::Any;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub fn read_files(reads: &mut [FileRead<'_>]) -> Result<()> {
     }
 }
 
-fn pace_of(file: &Arc<dyn ReadFile>) -> Option<&dyn ReadPace> {
+fn pace_of(file: &Arc<dyn ReadFile>) -> Option<&dyn ReadConcurrencyLimiter> {
     file.paced().map(|paced| paced.pace)
 }
 
-fn is_same(a: Option<&dyn ReadPace>, b: Option<&dyn ReadPace>) -> bool {
+fn is_same(a: Option<&dyn ReadConcurrencyLimiter>, b: Option<&dyn ReadConcurrencyLimiter>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => std::ptr::addr_eq(a, b),
         (a, b) => a.is_none() && b.is_none(),
@@ -49,7 +49,7 @@ pub(crate) fn are_of_one_pace<'a>(mut files: impl Iterator<Item = &'a Arc<dyn Re
 
 /// Reads with the same limiter, or those without one.
 struct Paced<'a, 'b> {
-    pace: Option<&'a dyn ReadPace>,
+    pace: Option<&'a dyn ReadConcurrencyLimiter>,
     reads: Vec<FileRead<'b>>,
 }
 
@@ -65,11 +65,13 @@ fn read_by_pace(reads: &mut [FileRead<'_>]) -> Result<()> {
         }
     }
     let paced = || groups.iter().filter_map(|group| Some((group.pace?, &group.reads)));
-    let joins = |(pace, reads): &(&dyn ReadPace, &Vec<FileRead<'_>>)| {
+    let joins = |(pace, reads): &(&dyn ReadConcurrencyLimiter, &Vec<FileRead<'_>>)| {
         let bytes = reads.iter().map(|read| read.buf.len() as u64).sum();
-        pace.begins_beside(Beside::OtherDisk, reads.len(), bytes)
+        pace.begin_unlimited(UnlimitedReadKind::OtherDisk, reads.len(), bytes)
     };
-    let leaves = |(pace, count): (&dyn ReadPace, usize)| pace.ends_beside(Beside::OtherDisk, count);
+    let leaves = |(pace, count): (&dyn ReadConcurrencyLimiter, usize)| {
+        pace.end_unlimited(UnlimitedReadKind::OtherDisk, count)
+    };
     let joined: Vec<_> = paced().take_while(joins).map(|(pace, reads)| (pace, reads.len())).collect();
     if joined.len() < paced().count() {
         joined.into_iter().for_each(leaves);

@@ -72,7 +72,7 @@ pub enum Placement {
     #[default]
     ByName,
     /// The fast tier.
-    Speed,
+    Fast,
     /// The capacity tier.
     Capacity,
 }
@@ -128,7 +128,7 @@ pub struct FsSpace {
 
 /// The two tiers that hold the files of one directory.
 #[derive(Clone, Debug)]
-pub struct Disks {
+pub struct Tiers {
     /// The file system of the directory.
     pub capacity: Arc<dyn FileSystem>,
     /// The file system of the fast tier.
@@ -252,7 +252,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     }
 
     /// Returns the two tiers of a directory whose files are spread over them. `None`: there is one.
-    fn disks(&self, dir: &Path) -> Option<Disks> {
+    fn disks(&self, dir: &Path) -> Option<Tiers> {
         let _ = dir;
         None
     }
@@ -283,7 +283,7 @@ pub trait AppendFile: Send {
     /// Waits until at most `most` asynchronous writes are in flight, so that foreground I/O on the
     /// same device is not delayed. Their failures are reported here, as by the next call. Does
     /// nothing where writes are synchronous.
-    fn settle(&mut self, most: usize) -> Result<()> {
+    fn wait_for_writes(&mut self, most: usize) -> Result<()> {
         let _ = most;
         Ok(())
     }
@@ -349,12 +349,12 @@ pub struct PacedFile<'a> {
     /// The file that does the reads.
     pub inner: &'a Arc<dyn ReadFile>,
     /// The limiter of concurrent reads.
-    pub pace: &'a dyn ReadPace,
+    pub pace: &'a dyn ReadConcurrencyLimiter,
 }
 
-/// Kinds of reads in flight that [`ReadPace::read_files`] does not run.
+/// Kinds of reads in flight that [`ReadConcurrencyLimiter::read_files`] does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
+pub enum UnlimitedReadKind {
     /// Foreground reads on another disk, under another limiter: one call waits for all of them
     /// together.
     OtherDisk,
@@ -363,7 +363,7 @@ pub enum Beside {
 }
 
 /// Limiter of the concurrent reads of a disk.
-pub trait ReadPace: Send + Sync + fmt::Debug {
+pub trait ReadConcurrencyLimiter: Send + Sync + fmt::Debug {
     /// Runs all reads by `read`, in as many calls and parts as the limiter decides.
     ///
     /// # Errors
@@ -376,11 +376,11 @@ pub trait ReadPace: Send + Sync + fmt::Debug {
 
     /// Registers `reads` reads of `bytes` bytes in total that begin beside other work, without a
     /// wait of their own. `false`: they must wait for their turn, so the caller passes them to
-    /// [`ReadPace::read_files`]; nothing was registered.
-    fn begins_beside(&self, what: Beside, reads: usize, bytes: u64) -> bool;
+    /// [`ReadConcurrencyLimiter::read_files`]; nothing was registered.
+    fn begin_unlimited(&self, what: UnlimitedReadKind, reads: usize, bytes: u64) -> bool;
 
     /// Records that this many of those reads have ended, as far as noticed.
-    fn ends_beside(&self, what: Beside, reads: usize);
+    fn end_unlimited(&self, what: UnlimitedReadKind, reads: usize);
 
     /// Records that background work waited `waited_ns` for `bytes` bytes of such reads. Reads that
     /// had already completed when it checked are not included.

@@ -38,9 +38,9 @@ pub use device::{
 };
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
-    Access, AppendFile, BLOCK_LEN_MIN, Beside, CreateOptions, DirEntry, Disks, FileLock, FileRead,
-    FileSystem, FsSpace, InPlaceFile, Metadata, PacedFile, PartialWrite, Placement, ReadBegun, ReadCosts,
-    ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
+    Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, FileLock, FileRead, FileSystem, FsSpace,
+    InPlaceFile, Metadata, PacedFile, PartialWrite, Placement, ReadBegun, ReadConcurrencyLimiter, ReadCosts,
+    ReadFile, ReadRequest, ScratchFile, SyncKind, Tiers, UnlimitedReadKind,
 };
 pub use read_only::open_in_place_read_only;
 pub use read_queue::{Completed, ReadQueue, ReadQueues, ReadWaker, Wanted};

@@ -19,18 +19,20 @@
 //! compaction that waits for this very place.
 
 mod batches;
-mod hand_over;
+mod work_queue;
 
 use crate::batch::{are_of_one_pace, read_by_file};
 use crate::kernel::{KernelReadFile, RingEvent, RingQueue};
-use crate::{Beside, Env, FileRead, Priority, ReadFile, ReadPace, Rng, ThreadHandle};
+use crate::{
+    Env, FileRead, Priority, ReadConcurrencyLimiter, ReadFile, Rng, ThreadHandle, UnlimitedReadKind,
+};
 use base::Result;
 use batches::Batches;
-use hand_over::HandOver;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use work_queue::WorkQueue;
 
 /// Most threads for reads that no ring takes.
 const THREADS_MAX: usize = 16;
@@ -43,7 +45,7 @@ pub type Wanted<'a> = (&'a Arc<dyn ReadFile>, u64, usize);
 
 /// A requested read. Its executor allocates the buffer.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct QueuedRead {
     pub file: Arc<dyn ReadFile>,
     pub offset: u64,
     pub len: usize,
@@ -54,9 +56,9 @@ pub(crate) struct Asked {
     counted: Option<Counted>,
 }
 
-impl Asked {
-    fn new((file, offset, len): Wanted<'_>, token: u64) -> Asked {
-        Asked { file: file.clone(), offset, len, token, paced: None, counted: None }
+impl QueuedRead {
+    fn new((file, offset, len): Wanted<'_>, token: u64) -> QueuedRead {
+        QueuedRead { file: file.clone(), offset, len, token, paced: None, counted: None }
     }
 
     /// Allocates its buffer.
@@ -67,7 +69,7 @@ impl Asked {
     /// Runs the read synchronously.
     fn read(self) -> Completed {
         let mut buf = self.buf();
-        let Asked { file, offset, token, .. } = self;
+        let QueuedRead { file, offset, token, .. } = self;
         let read = file.read_at(Arc::get_mut(&mut buf).unwrap_or_default(), offset);
         Completed { token, read: read.map(|()| buf) }
     }
@@ -84,16 +86,19 @@ struct Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         if let Some(paced) = self.of.paced() {
-            paced.pace.ends_beside(Beside::OtherWork, 1);
+            paced.pace.end_unlimited(UnlimitedReadKind::OtherWork, 1);
         }
     }
 }
 
 /// Runs all reads together by `read`; after a failure runs each alone, which identifies the failed
 /// ones.
-fn read_together(all: Vec<Asked>, read: impl FnOnce(&mut [FileRead<'_>]) -> Result<()>) -> Vec<Completed> {
-    let mut bufs: Vec<Arc<[u8]>> = all.iter().map(Asked::buf).collect();
-    let reads = all.iter().zip(&mut bufs).map(|(Asked { file, offset, .. }, buf)| FileRead {
+fn read_together(
+    all: Vec<QueuedRead>,
+    read: impl FnOnce(&mut [FileRead<'_>]) -> Result<()>,
+) -> Vec<Completed> {
+    let mut bufs: Vec<Arc<[u8]>> = all.iter().map(QueuedRead::buf).collect();
+    let reads = all.iter().zip(&mut bufs).map(|(QueuedRead { file, offset, .. }, buf)| FileRead {
         file,
         offset: *offset,
         buf: Arc::get_mut(buf).unwrap_or_default(),
@@ -103,7 +108,7 @@ fn read_together(all: Vec<Asked>, read: impl FnOnce(&mut [FileRead<'_>]) -> Resu
             let done = all.iter().zip(bufs);
             done.map(|(asked, buf)| Completed { token: asked.token, read: Ok(buf) }).collect()
         }
-        Err(_) => all.into_iter().map(Asked::read).collect(),
+        Err(_) => all.into_iter().map(QueuedRead::read).collect(),
     }
 }
 
@@ -144,11 +149,11 @@ pub struct ReadQueue {
     priority: Priority,
     ring: Ring,
     /// Reads that the ring has no room for.
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<QueuedRead>,
     threads: Vec<Box<dyn ThreadHandle>>,
     shared: Arc<Shared>,
     /// In simulation: the reads in flight, and the generator that chooses among them.
-    simulated: Option<(Vec<Asked>, Rng)>,
+    simulated: Option<(Vec<QueuedRead>, Rng)>,
     in_flight: usize,
     /// For background work: the batches whose limiters are told the waiting time.
     paced: Batches,
@@ -199,7 +204,7 @@ enum Ring {
 /// State shared by the queue, its threads and its wakers.
 #[derive(Default)]
 struct Shared {
-    reads: HandOver<Vec<Asked>, Completed>,
+    reads: WorkQueue<Vec<QueuedRead>, Completed>,
     /// The event of the ring, once there is one.
     event: OnceLock<RingEvent>,
 }
@@ -265,7 +270,7 @@ impl ReadQueue {
     /// the next call of [`ReadQueue::complete`], which returns it with its `token`.
     pub fn submit(&mut self, file: &Arc<dyn ReadFile>, offset: u64, len: usize, token: u64) {
         self.in_flight += 1;
-        let asked = Asked::new((file, offset, len), token);
+        let asked = QueuedRead::new((file, offset, len), token);
         if let Some((reads, _)) = &mut self.simulated {
             return reads.push(asked);
         }
@@ -275,7 +280,7 @@ impl ReadQueue {
         match (&*inner as &dyn Any).downcast_ref::<KernelReadFile>() {
             Some(kernel) if self.has_ring(kernel) => {
                 let paced = file.paced().is_some().then(|| file.clone());
-                self.waiting.push_back(Asked { file: inner, paced, ..asked });
+                self.waiting.push_back(QueuedRead { file: inner, paced, ..asked });
             }
             _ => self.hand_over(vec![asked]),
         }
@@ -286,8 +291,8 @@ impl ReadQueue {
     /// each with its own result.
     pub fn submit_all(&mut self, reads: &[Wanted<'_>], first: u64) -> bool {
         self.in_flight += reads.len();
-        let mut all: Vec<Asked> =
-            reads.iter().zip(first..).map(|(read, token)| Asked::new(*read, token)).collect();
+        let mut all: Vec<QueuedRead> =
+            reads.iter().zip(first..).map(|(read, token)| QueuedRead::new(*read, token)).collect();
         if let Some((reads, _)) = &mut self.simulated {
             reads.append(&mut all);
             return true;
@@ -298,7 +303,9 @@ impl ReadQueue {
         let of = reads.first().map(|(file, ..)| *file).filter(|file| file.paced().is_some()).cloned();
         let bytes = reads.iter().map(|(.., len)| *len as u64).sum();
         let goes_on = || {
-            let begins = |pace: &dyn ReadPace| pace.begins_beside(Beside::OtherWork, reads.len(), bytes);
+            let begins = |pace: &dyn ReadConcurrencyLimiter| {
+                pace.begin_unlimited(UnlimitedReadKind::OtherWork, reads.len(), bytes)
+            };
             of.as_ref().and_then(|of| of.paced()).is_none_or(|paced| begins(paced.pace))
         };
         if !is_one || !goes_on() {
@@ -339,7 +346,7 @@ impl ReadQueue {
     }
 
     /// Gives reads to a thread, which runs them together.
-    fn hand_over(&mut self, asked: Vec<Asked>) {
+    fn hand_over(&mut self, asked: Vec<QueuedRead>) {
         let threads_max = match self.priority {
             Priority::Foreground => THREADS_MAX,
             Priority::Background => THREADS_OF_BACKGROUND_MAX,

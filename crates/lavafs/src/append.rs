@@ -22,7 +22,7 @@
 //! only when all bytes before it are durable, or with a claim for the other bytes. Therefore a file
 //! never shows the previous contents of its blocks below its size.
 
-use crate::core::Live;
+use crate::core::OpenFileState;
 use crate::geometry::Role;
 use crate::layout::{self, BLOCK, blocks_for};
 use crate::op::{CLAIM_LEN_MAX, Op};
@@ -39,7 +39,7 @@ const BUFFER_LEN_FIRST: usize = 16 << 10;
 
 pub(crate) struct LavaAppendFile {
     volume: Arc<Volume>,
-    live: Arc<Live>,
+    live: Arc<OpenFileState>,
     path: PathBuf,
     buf: AlignedBuf,
     buffer_len_max: usize,
@@ -72,7 +72,7 @@ enum Reach {
 impl LavaAppendFile {
     pub(crate) fn new(
         volume: Arc<Volume>,
-        live: Arc<Live>,
+        live: Arc<OpenFileState>,
         path: PathBuf,
         position: u64,
         options: &io::CreateOptions,

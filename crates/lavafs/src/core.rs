@@ -28,7 +28,7 @@ use crate::geometry::{Role, Roles, role_of, roles_of};
 use crate::layout::{self, BLOCK, Extent};
 use crate::meta::{Freed, Meta};
 use crate::op::{Ino, Op};
-use crate::space::{FreeSpace, Wish};
+use crate::space::{AllocationRequest, FreeSpace};
 use base::sync::{RwLock, rank, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ const PENDING_LEN_MAX: usize = 512 << 10;
 
 /// State shared by the open handles of a file.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct OpenFileState {
     pub ino: Ino,
     /// Extents and sizes. Written under the core lock, read without it.
     state: RwLock<LiveState, rank::FsLive>,
@@ -71,7 +71,7 @@ pub(crate) struct ReadView {
     _token: Arc<()>,
 }
 
-impl Live {
+impl OpenFileState {
     fn new(ino: Ino, extents: &[Extent], size: u64, readable: u64) -> Self {
         let state = LiveState {
             extents: extents.into(),
@@ -81,7 +81,7 @@ impl Live {
             token: Arc::new(()),
             older: Vec::new(),
         };
-        Live { ino, state: RwLock::new(state) }
+        OpenFileState { ino, state: RwLock::new(state) }
     }
 
     /// Returns a view that prevents the reuse of its blocks.
@@ -135,7 +135,7 @@ struct Freeing {
     /// Tokens of the reads that must end.
     reads: Vec<Weak<()>>,
     /// Removed file whose handles must be closed. All its blocks become free.
-    orphan: Option<Arc<Live>>,
+    orphan: Option<Arc<OpenFileState>>,
 }
 
 impl Freeing {
@@ -170,7 +170,7 @@ pub(crate) struct Core {
     pub small_unit_blocks: u32,
     /// Lock holders by file.
     pub locks: BTreeMap<Ino, String>,
-    open: HashMap<Ino, Weak<Live>>,
+    open: HashMap<Ino, Weak<OpenFileState>>,
     freeing: Vec<Freeing>,
     /// Number of blocks allocated to files on each device because the other device had too few.
     pub fallen_over: [u64; 2],
@@ -282,25 +282,25 @@ impl Core {
     }
 
     /// Returns the open file whose blocks the operation changes.
-    fn live_of(&self, op: &Op) -> Option<Arc<Live>> {
+    fn live_of(&self, op: &Op) -> Option<Arc<OpenFileState>> {
         match op {
             Op::Extend { ino, .. } | Op::Trim { ino, .. } | Op::Punch { ino, .. } => self.live(*ino),
             _ => None,
         }
     }
 
-    fn live(&self, ino: Ino) -> Option<Arc<Live>> {
+    fn live(&self, ino: Ino) -> Option<Arc<OpenFileState>> {
         self.open.get(&ino)?.upgrade()
     }
 
     /// Returns the shared state of a file's handles. Creates it if no handle is open.
-    pub(crate) fn open(&mut self, ino: Ino) -> Result<Arc<Live>> {
+    pub(crate) fn open(&mut self, ino: Ino) -> Result<Arc<OpenFileState>> {
         if let Some(live) = self.live(ino) {
             return Ok(live);
         }
         let node =
             self.meta.nodes().get(ino).ok_or_else(|| Error::not_found(format!("there is no file {ino}")))?;
-        let live = Arc::new(Live::new(ino, node.extents.as_slice(), node.size, node.readable()));
+        let live = Arc::new(OpenFileState::new(ino, node.extents.as_slice(), node.size, node.readable()));
         self.open.insert(ino, Arc::downgrade(&live));
         if self.open.len() > 64 && self.open.len().is_power_of_two() {
             self.open.retain(|_, live| live.strong_count() > 0);
@@ -316,7 +316,12 @@ impl Core {
 
     /// Allocates blocks for a file. Returns `None`, without a change, if too few blocks are
     /// available.
-    pub(crate) fn allocate(&mut self, blocks: u32, goal: Option<u32>, wish: Wish) -> Option<Vec<Extent>> {
+    pub(crate) fn allocate(
+        &mut self,
+        blocks: u32,
+        goal: Option<u32>,
+        wish: AllocationRequest,
+    ) -> Option<Vec<Extent>> {
         let reserve = self.reserve();
         let taken = self.free.allocate(blocks, goal, wish, reserve)?;
         if self.meta.geometry().is_two() {
@@ -346,7 +351,7 @@ impl Core {
 
     /// Adds blocks to an open file without a name. Nothing about the file is recorded in the
     /// journal.
-    pub(crate) fn extend_orphan(&mut self, live: &Live, extents: &[Extent]) {
+    pub(crate) fn extend_orphan(&mut self, live: &OpenFileState, extents: &[Extent]) {
         let mut list = live.extents().to_vec();
         extents.iter().for_each(|&e| layout::push(&mut list, e));
         live.set_extents(&list);

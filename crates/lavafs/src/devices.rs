@@ -8,8 +8,8 @@
 //!
 //! **Selective sync.** Each device counts its completed writes. A sync records the count at its
 //! start, and skips a device without a write since the last sync. A caller that knows the devices
-//! of its writes names them ([`Ground::sync_of`]). Therefore a file on the speed device is synced
-//! while the capacity device writes the output of a compaction.
+//! of its writes names them ([`VolumeDevices::sync_of`]). Therefore a file on the speed device is
+//! synced while the capacity device writes the output of a compaction.
 //!
 //! Invariant: `synced <= written`, and the first `synced` writes are durable. Both only grow.
 
@@ -95,7 +95,7 @@ pub(crate) struct Pair {
 impl Pair {
     fn half(&self, role: Role) -> &Half {
         match role {
-            Role::Speed => &self.speed,
+            Role::Fast => &self.speed,
             Role::Capacity => &self.capacity,
         }
     }
@@ -191,12 +191,12 @@ impl BlockDevice for Pair {
 
 /// The devices of a volume: by role, and as one block device.
 #[derive(Clone, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct VolumeDevices {
     all: Arc<dyn BlockDevice>,
     pair: Option<Arc<Pair>>,
 }
 
-impl Deref for Ground {
+impl Deref for VolumeDevices {
     type Target = dyn BlockDevice;
 
     fn deref(&self) -> &Self::Target {
@@ -204,14 +204,14 @@ impl Deref for Ground {
     }
 }
 
-impl Ground {
-    pub(crate) fn one(device: Arc<dyn BlockDevice>) -> Ground {
-        Ground { all: device, pair: None }
+impl VolumeDevices {
+    pub(crate) fn one(device: Arc<dyn BlockDevice>) -> VolumeDevices {
+        VolumeDevices { all: device, pair: None }
     }
 
-    pub(crate) fn two(speed: Arc<dyn BlockDevice>, capacity: Arc<dyn BlockDevice>) -> Ground {
+    pub(crate) fn two(speed: Arc<dyn BlockDevice>, capacity: Arc<dyn BlockDevice>) -> VolumeDevices {
         let pair = Arc::new(Pair { speed: Half::new(speed), capacity: Half::new(capacity) });
-        Ground { all: pair.clone(), pair: Some(pair) }
+        VolumeDevices { all: pair.clone(), pair: Some(pair) }
     }
 
     /// Returns the device with this role. The device of a one-device volume has every role.
@@ -230,7 +230,7 @@ impl Ground {
     /// Returns the roles of the existing devices.
     pub(crate) fn roles(&self) -> impl Iterator<Item = Role> {
         let has_second = self.pair.is_some();
-        Role::ALL.into_iter().filter(move |role| *role == Role::Speed || has_second)
+        Role::ALL.into_iter().filter(move |role| *role == Role::Fast || has_second)
     }
 
     /// Returns the device of an extent.

@@ -67,7 +67,7 @@ impl Discards {
     pub(crate) fn refuse(&mut self, role: Role) {
         self.refused = self.refused.and(Roles::only(role));
         self.forget(match role {
-            Role::Speed => Extent::new(0, SECOND),
+            Role::Fast => Extent::new(0, SECOND),
             Role::Capacity => Extent::new(SECOND, u32::MAX - SECOND),
         });
     }

@@ -6,7 +6,7 @@
 //! would change the volume or make it durable fails with `Poisoned`. Reads continue. A new mount is
 //! the remedy.
 
-use crate::devices::Ground;
+use crate::devices::VolumeDevices;
 use crate::geometry::Roles;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{OnceLock, statistic};
@@ -59,7 +59,7 @@ impl Durability {
     ///
     /// # Errors
     /// `Poisoned`; the errors of the devices, which poison the volume.
-    pub(crate) fn sync(&self, devices: &Ground, roles: Roles) -> Result<()> {
+    pub(crate) fn sync(&self, devices: &VolumeDevices, roles: Roles) -> Result<()> {
         self.check_sound()?;
         if roles.is_empty() {
             return Ok(());

@@ -1,13 +1,15 @@
 //! Creation of a volume.
 
-use crate::bond;
 use crate::compaction::{Encoded, dump_parts, encode_dump};
-use crate::devices::{Devices, Ground};
+use crate::device_pairing;
+use crate::devices::{Devices, VolumeDevices};
 use crate::geometry::{DEVICE_BLOCKS_MAX, Geometry, Role};
 use crate::layout::{self, BLOCK, Extent, HEAD_BLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use crate::meta::Meta;
 use crate::op::Op;
-use crate::superblock::{self, Bond, DeviceRecord, DeviceTable, Superblock, VERSION_OF_ONE, VERSION_OF_TWO};
+use crate::superblock::{
+    self, DevicePairing, DeviceRecord, DeviceTable, Superblock, VERSION_OF_ONE, VERSION_OF_TWO,
+};
 use crate::transaction::Owner;
 use base::{Error, ErrorKind, Result, Uid};
 use io::{AlignedBuf, BlockDevice, Env};
@@ -128,11 +130,16 @@ pub fn format_on(env: &Env, devices: &Devices, options: &FormatOptions) -> Resul
     }
     let superblock = units.superblock(env, options, |env| DeviceTable {
         records: [speed, capacity].map(|blocks| DeviceRecord { uid: env.new_uid(), blocks }).to_vec(),
-        bond: Some(Bond { role: Role::Speed, session: env.new_uid(), previous: Uid::default(), mounts: 1 }),
+        bond: Some(DevicePairing {
+            role: Role::Fast,
+            session: env.new_uid(),
+            previous: Uid::default(),
+            mounts: 1,
+        }),
     });
     // The superblock that refers to the volume is written last.
-    superblock::write(&**second, &bond::of_capacity(&superblock, 1))?;
-    let ground = Ground::two(devices.first.clone(), second.clone());
+    superblock::write(&**second, &device_pairing::of_capacity(&superblock, 1))?;
+    let ground = VolumeDevices::two(devices.first.clone(), second.clone());
     write_journal(env, &*ground, superblock, &Meta::new(Geometry::two(speed, capacity)), &[], 0)
 }
 

@@ -1,7 +1,7 @@
 //! The file system interface: names and file creation.
 
 use crate::append::LavaAppendFile;
-use crate::core::{Core, Live};
+use crate::core::{Core, OpenFileState};
 use crate::geometry::Role;
 use crate::inplace::{self, LavaInPlaceFile, LavaLock, LavaScratchFile};
 use crate::layout::{self, BLOCK, Extent, blocks_for};
@@ -158,7 +158,7 @@ impl LavaFs {
     /// `Corruption` if the device has become shorter than the volume; `ReadOnly`; the errors of the
     /// device, which have poisoned the volume.
     pub fn grow(&self, len: Option<u64>) -> Result<u64> {
-        self.grow_device(Role::Speed, len)
+        self.grow_device(Role::Fast, len)
     }
 
     /// Same as [`LavaFs::grow`] for one device of a two-device volume. Returns the size of the
@@ -203,7 +203,7 @@ impl LavaFs {
         Ok((ino, self.volume.queue(core, &link)?))
     }
 
-    fn live(&self, path: &Path) -> Result<Arc<Live>> {
+    fn live(&self, path: &Path) -> Result<Arc<OpenFileState>> {
         let mut core = lock(&self.volume.core);
         let ino = find(&core, path)?;
         core.open(ino)
@@ -211,7 +211,7 @@ impl LavaFs {
 
     /// Creates a file whose blocks hold durable zeros; without `zero`, only the first block does.
     /// With `replace`, the file replaces an existing one of the same name.
-    fn create_fixed(&self, path: &Path, len: u64, replace: bool, zero: bool) -> Result<Arc<Live>> {
+    fn create_fixed(&self, path: &Path, len: u64, replace: bool, zero: bool) -> Result<Arc<OpenFileState>> {
         let (dir, name) = file_of(path)?;
         self.volume.check_writable(path)?;
         let vacant = |core: &Core| match (check_vacant(core, path), replace) {
@@ -256,7 +256,7 @@ impl LavaFs {
 
     /// Returns an existing scratch file that can be reused: it must have the right length and no
     /// holes. Its blocks are zeroed.
-    fn reuse_zeroed(&self, path: &Path, len: u64) -> Result<Option<Arc<Live>>> {
+    fn reuse_zeroed(&self, path: &Path, len: u64) -> Result<Option<Arc<OpenFileState>>> {
         self.volume.check_writable(path)?;
         let live = {
             let mut core = lock(&self.volume.core);
@@ -280,14 +280,14 @@ impl LavaFs {
     }
 
     /// Writes the holder line into a lock file. The line is informational.
-    fn write_holder(&self, live: &Live, holder: &str) -> Result<()> {
+    fn write_holder(&self, live: &OpenFileState, holder: &str) -> Result<()> {
         let mut line: String = holder.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         while line.len() > HOLDER_LEN_MAX {
             line.pop();
         }
         line.push('\n');
         if live.extents().is_empty() {
-            self.volume.grow(live, (0, 1), true, Role::Speed)?;
+            self.volume.grow(live, (0, 1), true, Role::Fast)?;
         }
         let mut block = AlignedBuf::zeroed(BLOCK as usize);
         block.as_mut_slice()[..line.len()].copy_from_slice(line.as_bytes());

@@ -9,8 +9,8 @@
 //! writes a dump of the result to free blocks, and then changes the superblock to refer to the
 //! dump. The report lists everything that the repair abandons.
 
-use crate::bond;
-use crate::devices::{Devices, Ground};
+use crate::device_pairing;
+use crate::devices::{Devices, VolumeDevices};
 use crate::format::write_journal;
 use crate::geometry::Role;
 use crate::layout::{BLOCK, Extent, SLOTS};
@@ -83,7 +83,7 @@ pub fn fsck_on(env: &Env, devices: &Devices, repair: bool) -> Result<Report> {
     match &devices.second {
         None => check(env, &*devices.first, None, repair),
         Some(_) => {
-            let ground = bond::ground(devices)?;
+            let ground = device_pairing::ground(devices)?;
             check(env, &*ground, Some(&ground), repair)
         }
     }
@@ -108,7 +108,7 @@ fn check_slots(slots: &Slots, of: &str, report: &mut Report) {
 
 /// Checks the superblock slots of the capacity device. Returns their correct contents if they need
 /// a repair.
-fn check_second(ground: &Ground, report: &mut Report) -> Result<Option<Superblock>> {
+fn check_second(ground: &VolumeDevices, report: &mut Report) -> Result<Option<Superblock>> {
     let Some(second) = ground.second() else { return Ok(None) };
     let (slots, before) = (Slots::read(second)?, report.findings.len());
     check_slots(&slots, " of the capacity device", report);
@@ -117,12 +117,16 @@ fn check_second(ground: &Ground, report: &mut Report) -> Result<Option<Superbloc
 }
 
 /// Checks that the devices are long enough. Returns the number of bytes outside the volume.
-fn check_lens(device: &dyn BlockDevice, ground: Option<&Ground>, superblock: &Superblock) -> Result<u64> {
+fn check_lens(
+    device: &dyn BlockDevice,
+    ground: Option<&VolumeDevices>,
+    superblock: &Superblock,
+) -> Result<u64> {
     let mut beyond = 0;
     for role in Role::ALL {
         let device = match ground {
             Some(ground) => ground.device(role),
-            None if role == Role::Speed => device,
+            None if role == Role::Fast => device,
             None => continue,
         };
         let blocks = superblock.blocks_of(role);
@@ -132,7 +136,12 @@ fn check_lens(device: &dyn BlockDevice, ground: Option<&Ground>, superblock: &Su
     Ok(beyond)
 }
 
-fn check(env: &Env, device: &dyn BlockDevice, ground: Option<&Ground>, repair: bool) -> Result<Report> {
+fn check(
+    env: &Env,
+    device: &dyn BlockDevice,
+    ground: Option<&VolumeDevices>,
+    repair: bool,
+) -> Result<Report> {
     let mut report = Report::default();
     let slots = Slots::read(device)?;
     slots.require_one(device)?;
@@ -148,7 +157,7 @@ fn check(env: &Env, device: &dyn BlockDevice, ground: Option<&Ground>, repair: b
         }
     };
     if ground.is_none() {
-        bond::check_alone(device, &superblock)?;
+        device_pairing::check_alone(device, &superblock)?;
     }
     report.beyond_bytes = match check_lens(device, ground, &superblock) {
         Ok(beyond) => beyond,
@@ -316,7 +325,7 @@ pub fn dump_journal(device: &dyn BlockDevice, emit: &mut dyn FnMut(&str)) -> Res
         }
     };
     // The journal of a two-device volume needs both devices.
-    bond::check_alone(device, &superblock)?;
+    device_pairing::check_alone(device, &superblock)?;
     show_journal(device, &superblock, emit)
 }
 
@@ -329,7 +338,7 @@ pub fn dump_journal_on(devices: &Devices, emit: &mut dyn FnMut(&str)) -> Result<
     if devices.second.is_none() {
         return dump_journal(&*devices.first, emit);
     }
-    let ground = bond::ground(devices)?;
+    let ground = device_pairing::ground(devices)?;
     let slots = Slots::read(&*ground)?;
     show_slots(&slots, " of the speed device", emit);
     if let Some(second) = ground.second() {

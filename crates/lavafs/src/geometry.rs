@@ -21,27 +21,27 @@ pub const DEVICE_BLOCKS_MAX: u64 = (1 << 31) - 1;
 pub enum Role {
     /// Holds the superblock, the journal, and files of small latency-critical writes. The only
     /// device of a one-device volume has this role, too.
-    Speed,
+    Fast,
     /// Holds all other files.
     Capacity,
 }
 
 impl Role {
     /// Both roles, in the order of their blocks.
-    pub const ALL: [Role; 2] = [Role::Speed, Role::Capacity];
+    pub const ALL: [Role; 2] = [Role::Fast, Role::Capacity];
 
     /// Returns the other role.
     pub fn other(self) -> Role {
         match self {
-            Role::Speed => Role::Capacity,
-            Role::Capacity => Role::Speed,
+            Role::Fast => Role::Capacity,
+            Role::Capacity => Role::Fast,
         }
     }
 
     /// Returns the name of the role.
     pub fn name(self) -> &'static str {
         match self {
-            Role::Speed => "speed",
+            Role::Fast => "speed",
             Role::Capacity => "capacity",
         }
     }
@@ -98,7 +98,7 @@ impl Geometry {
     /// Returns the number of blocks of a device, 0 if the device does not exist.
     pub(crate) fn blocks_of(self, role: Role) -> u64 {
         match role {
-            Role::Speed => self.first,
+            Role::Fast => self.first,
             Role::Capacity => self.second.unwrap_or(0),
         }
     }
@@ -112,7 +112,7 @@ impl Geometry {
     /// before.
     pub(crate) fn grown(self, role: Role, blocks: u64) -> Geometry {
         match role {
-            Role::Speed => Geometry { first: self.first.max(blocks), ..self },
+            Role::Fast => Geometry { first: self.first.max(blocks), ..self },
             Role::Capacity => Geometry { second: self.second.map(|has| has.max(blocks)), ..self },
         }
     }
@@ -140,7 +140,7 @@ impl Geometry {
 
 /// Returns the device of an extent, on a volume of one or two devices.
 pub(crate) fn role_of(is_two: bool, extent: Extent) -> Role {
-    if is_two && extent.start >= SECOND { Role::Capacity } else { Role::Speed }
+    if is_two && extent.start >= SECOND { Role::Capacity } else { Role::Fast }
 }
 
 /// Returns the devices of a file's extents.
@@ -188,13 +188,13 @@ mod tests {
     #[test]
     fn block_numbers_encode_the_device() {
         let (low, high) = (Extent::new(40, 2), Extent::new(SECOND + 40, 2));
-        assert_eq!((role_of(true, low), role_of(true, high)), (Role::Speed, Role::Capacity));
-        assert_eq!(role_of(false, high), Role::Speed, "one device of more than 8 TiB");
+        assert_eq!((role_of(true, low), role_of(true, high)), (Role::Fast, Role::Capacity));
+        assert_eq!(role_of(false, high), Role::Fast, "one device of more than 8 TiB");
         let on = roles_of(true, &[low, Extent::hole(3)]);
-        assert_eq!(on, Roles::only(Role::Speed));
+        assert_eq!(on, Roles::only(Role::Fast));
         assert_eq!(on.and(roles_of(true, &[high])), Roles::ALL);
         assert!(roles_of(true, &[Extent::hole(1)]).is_empty());
-        let grown = Geometry::two(100, 300).grown(Role::Capacity, 400).grown(Role::Speed, 50);
+        let grown = Geometry::two(100, 300).grown(Role::Capacity, 400).grown(Role::Fast, 50);
         assert_eq!((grown, grown.blocks()), (Geometry::two(100, 400), 500));
         assert_eq!(Geometry::from(9).grown(Role::Capacity, 400), Geometry::from(9));
     }

@@ -5,7 +5,7 @@
 //! creator that can recognize its own data may skip this for all blocks but the first, which saves
 //! one write of every block.)
 
-use crate::core::Live;
+use crate::core::OpenFileState;
 use crate::layout::{self, BLOCK, Extent};
 use crate::read;
 use crate::volume::{Volume, count};
@@ -21,7 +21,7 @@ const ZEROS_LEN: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct LavaInPlaceFile {
     volume: Arc<Volume>,
-    live: Arc<Live>,
+    live: Arc<OpenFileState>,
     path: PathBuf,
     len: u64,
     poison: OnceLock<Error>,
@@ -43,7 +43,7 @@ pub(crate) fn write_zeros(volume: &Volume, extents: &[Extent]) -> Result<()> {
 }
 
 impl LavaInPlaceFile {
-    pub(crate) fn new(volume: Arc<Volume>, live: Arc<Live>, path: PathBuf, len: u64) -> Self {
+    pub(crate) fn new(volume: Arc<Volume>, live: Arc<OpenFileState>, path: PathBuf, len: u64) -> Self {
         LavaInPlaceFile { volume, live, path, len, poison: OnceLock::new() }
     }
 
@@ -136,13 +136,13 @@ impl InPlaceFile for LavaInPlaceFile {
 #[derive(Debug)]
 pub(crate) struct LavaScratchFile {
     volume: Arc<Volume>,
-    live: Arc<Live>,
+    live: Arc<OpenFileState>,
     path: PathBuf,
     len: usize,
 }
 
 impl LavaScratchFile {
-    pub(crate) fn new(volume: Arc<Volume>, live: Arc<Live>, path: PathBuf, len: usize) -> Self {
+    pub(crate) fn new(volume: Arc<Volume>, live: Arc<OpenFileState>, path: PathBuf, len: usize) -> Self {
         LavaScratchFile { volume, live, path, len }
     }
 }

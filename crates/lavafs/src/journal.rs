@@ -17,7 +17,7 @@
 //! transaction records this, so only the last transaction of a journal can hold a false claim.
 
 use crate::core::Core;
-use crate::devices::Ground;
+use crate::devices::VolumeDevices;
 use crate::geometry::Roles;
 use crate::layout::{self, BLOCK, Extent};
 use crate::op::Op;
@@ -133,7 +133,7 @@ impl Journal {
     }
 
     /// Writes one transaction after the last one.
-    fn write(&mut self, device: &Ground, ops: &[u8], reach: Reach) -> Result<()> {
+    fn write(&mut self, device: &VolumeDevices, ops: &[u8], reach: Reach) -> Result<()> {
         let durable = reach != Reach::Device;
         let header = Header {
             kind: Kind::Change,
@@ -178,7 +178,7 @@ impl Journal {
     }
 
     /// Makes all transactions durable, and the bytes covered by their claims.
-    fn sync(&mut self, device: &Ground) -> Result<()> {
+    fn sync(&mut self, device: &VolumeDevices) -> Result<()> {
         if !self.unsynced.is_empty() {
             device.sync_of(self.unsynced)?;
         }
@@ -189,7 +189,12 @@ impl Journal {
 
     /// Ensures space for `blocks` blocks and the spare ones. Leaves the core unchanged if that is
     /// impossible.
-    fn make_room(&mut self, device: &Ground, core: &Mutex<Core, rank::FsCore>, blocks: u64) -> Result<()> {
+    fn make_room(
+        &mut self,
+        device: &VolumeDevices,
+        core: &Mutex<Core, rank::FsCore>,
+        blocks: u64,
+    ) -> Result<()> {
         if self.room - self.at >= blocks + SPARE_BLOCKS {
             return Ok(());
         }
@@ -213,7 +218,7 @@ impl Journal {
     /// journal in an unknown state.
     pub(crate) fn commit(
         &mut self,
-        device: &Ground,
+        device: &VolumeDevices,
         core: &Mutex<Core, rank::FsCore>,
         durable: bool,
     ) -> Result<Committed> {
@@ -246,7 +251,7 @@ impl Journal {
     /// in new blocks. Calls `dump` when the core holds exactly the written state.
     pub(crate) fn switch(
         &mut self,
-        device: &Ground,
+        device: &VolumeDevices,
         shared: &Mutex<Core, rank::FsCore>,
         dump: impl FnOnce(&Core),
     ) -> Result<Switched> {

@@ -52,10 +52,10 @@
 
 mod alloc;
 mod append;
-mod bond;
 mod chunks;
 mod compaction;
 mod core;
+mod device_pairing;
 mod devices;
 mod discard;
 mod durability;

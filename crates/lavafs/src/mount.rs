@@ -12,9 +12,9 @@
 //! transaction without evidence of durability, usually only the last one. It also rewrites
 //! superblock slots that differ, after a crash between their writes or after damage.
 
-use crate::bond;
 use crate::core::Core;
-use crate::devices::{Devices, Ground};
+use crate::device_pairing;
+use crate::devices::{Devices, VolumeDevices};
 use crate::discard::Discards;
 use crate::fs::LavaFs;
 use crate::journal::Journal;
@@ -58,12 +58,12 @@ pub(crate) struct Loaded {
 }
 
 /// Reads the volume without writing.
-fn load(ground: &Ground) -> Result<Loaded> {
+fn load(ground: &VolumeDevices) -> Result<Loaded> {
     let device = &**ground;
     let located = |e: Error| e.at_file(device.path());
     let (superblock, slots_agree) = Slots::read(device)?.choose().map_err(located)?;
     if ground.second().is_none() {
-        bond::check_alone(device, &superblock)?;
+        device_pairing::check_alone(device, &superblock)?;
     }
     for role in ground.roles() {
         let device = ground.device(role);
@@ -113,7 +113,7 @@ pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> 
 /// outdated copy of a device.
 pub fn mount_on(env: &Env, devices: Devices, options: MountOptions) -> Result<LavaFs> {
     options.check()?;
-    let device = bond::ground(&devices)?;
+    let device = device_pairing::ground(&devices)?;
     let Loaded { mut superblock, slots_agree, replayed, free } = load(&device)?;
     if !options.read_only {
         write_again(&*device, &replayed)?;
@@ -121,7 +121,7 @@ pub fn mount_on(env: &Env, devices: Devices, options: MountOptions) -> Result<La
         if !slots_agree {
             superblock::heal(&*device, &superblock)?;
         }
-        bond::begin_session(env, &device, &mut superblock)?;
+        device_pairing::begin_session(env, &device, &mut superblock)?;
     }
     let owner = Owner { uid: superblock.uid, key: superblock.key };
     let journal = Journal::new(owner, &replayed, !options.read_only, env.rng());

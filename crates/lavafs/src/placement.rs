@@ -22,7 +22,7 @@ pub(crate) fn by_name(path: &Path) -> Role {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     match BEGINNINGS.iter().any(|with| name.starts_with(with)) || ENDS.contains(&ending) {
-        true => Role::Speed,
+        true => Role::Fast,
         false => Role::Capacity,
     }
 }
@@ -34,15 +34,15 @@ mod tests {
     #[test]
     fn logs_go_to_the_speed_device() {
         for (name, role) in [
-            ("/db/000000000012.log", Role::Speed),
-            ("/db/STAGING", Role::Speed),
-            ("/db/STAGING-1", Role::Speed),
-            ("/db/MANIFEST-000000000001", Role::Speed),
-            ("/db/CURRENT.tmp", Role::Speed),
-            ("/db/SPEED", Role::Speed),
-            ("/db/SPEED-LOCK", Role::Speed),
-            ("/db/000000000007.ksst-1", Role::Speed),
-            ("/db/000000000007.vsst-1", Role::Speed),
+            ("/db/000000000012.log", Role::Fast),
+            ("/db/STAGING", Role::Fast),
+            ("/db/STAGING-1", Role::Fast),
+            ("/db/MANIFEST-000000000001", Role::Fast),
+            ("/db/CURRENT.tmp", Role::Fast),
+            ("/db/SPEED", Role::Fast),
+            ("/db/SPEED-LOCK", Role::Fast),
+            ("/db/000000000007.ksst-1", Role::Fast),
+            ("/db/000000000007.vsst-1", Role::Fast),
             ("/db/000000000007.ksst", Role::Capacity),
             ("/db/000000000007.vsst", Role::Capacity),
             ("/log/catalog", Role::Capacity),

@@ -4,7 +4,7 @@
 //! With a page cache ([`crate::pages`]), short reads first look there. Missing pages are read in
 //! whole blocks, with one request for adjacent blocks.
 
-use crate::core::{Live, ReadView};
+use crate::core::{OpenFileState, ReadView};
 use crate::layout::{self, BLOCK};
 use crate::pages::{LONG, PageCache, PageKey, Ticket};
 use crate::volume::{Volume, count};
@@ -16,12 +16,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct LavaReadFile {
     pub volume: Arc<Volume>,
-    pub live: Arc<Live>,
+    pub live: Arc<OpenFileState>,
     pub path: PathBuf,
 }
 
 /// Rejects a range beyond the readable part of the file.
-fn check_range(live: &Live, view: &ReadView, path: &Path, (offset, len): (u64, u64)) -> Result<()> {
+fn check_range(live: &OpenFileState, view: &ReadView, path: &Path, (offset, len): (u64, u64)) -> Result<()> {
     if offset.checked_add(len).is_some_and(|end| end <= view.readable) {
         return Ok(());
     }
@@ -35,7 +35,7 @@ fn check_range(live: &Live, view: &ReadView, path: &Path, (offset, len): (u64, u
 /// Reads from an open file into buffers.
 pub(crate) fn read(
     volume: &Volume,
-    live: &Live,
+    live: &OpenFileState,
     path: &Path,
     requests: &mut [ReadRequest<'_>],
 ) -> Result<()> {
@@ -79,7 +79,7 @@ struct Missing<'b> {
 /// Same as [`read`], through a page cache.
 fn read_through(
     (volume, pages): (&Volume, &PageCache),
-    live: &Live,
+    live: &OpenFileState,
     path: &Path,
     requests: &mut [ReadRequest<'_>],
 ) -> Result<()> {

@@ -17,15 +17,15 @@ use crate::layout::{Extent, push};
 
 /// Device preference of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct AllocationRequest {
     pub role: Role,
     /// If true, the other device may provide blocks that this one lacks.
     pub falls_over: bool,
 }
 
-impl Wish {
-    pub(crate) fn on(role: Role) -> Wish {
-        Wish { role, falls_over: true }
+impl AllocationRequest {
+    pub(crate) fn on(role: Role) -> AllocationRequest {
+        AllocationRequest { role, falls_over: true }
     }
 }
 
@@ -59,14 +59,14 @@ impl FreeSpace {
 
     fn map(&self, role: Role) -> Option<&FreeMap> {
         match role {
-            Role::Speed => Some(&self.first),
+            Role::Fast => Some(&self.first),
             Role::Capacity => self.second.as_ref(),
         }
     }
 
     fn map_mut(&mut self, role: Role) -> Option<&mut FreeMap> {
         match role {
-            Role::Speed => Some(&mut self.first),
+            Role::Fast => Some(&mut self.first),
             Role::Capacity => self.second.as_mut(),
         }
     }
@@ -122,9 +122,9 @@ impl FreeSpace {
     /// Returns the number of blocks of a device that files may get while `reserve` blocks are kept
     /// for the journal.
     pub(crate) fn available(&self, role: Role, reserve: u64) -> u64 {
-        let on_speed = self.blocks_of(Role::Speed);
+        let on_speed = self.blocks_of(Role::Fast);
         match role {
-            Role::Speed => on_speed.saturating_sub(reserve),
+            Role::Fast => on_speed.saturating_sub(reserve),
             Role::Capacity => self.blocks_of(role).saturating_sub(reserve.saturating_sub(on_speed)),
         }
     }
@@ -135,10 +135,10 @@ impl FreeSpace {
         &mut self,
         blocks: u32,
         goal: Option<u32>,
-        wish: Wish,
+        wish: AllocationRequest,
         reserve: u64,
     ) -> Option<Vec<Extent>> {
-        let role = if self.second.is_some() { wish.role } else { Role::Speed };
+        let role = if self.second.is_some() { wish.role } else { Role::Fast };
         if let Some(taken) = self.take(role, blocks, goal, reserve) {
             return Some(taken);
         }
@@ -195,8 +195,8 @@ mod tests {
     use super::*;
     use crate::geometry::SECOND;
 
-    const SPEED: Wish = Wish { role: Role::Speed, falls_over: true };
-    const CAPACITY: Wish = Wish { role: Role::Capacity, falls_over: true };
+    const SPEED: AllocationRequest = AllocationRequest { role: Role::Fast, falls_over: true };
+    const CAPACITY: AllocationRequest = AllocationRequest { role: Role::Capacity, falls_over: true };
 
     /// Returns two devices with 68 and 268 free blocks.
     fn two() -> FreeSpace {
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(free.allocate(20, None, SPEED, 0), Some(at(32, 20)));
         assert_eq!(free.allocate(20, None, CAPACITY, 0), Some(at(SECOND + 32, 20)));
         assert_eq!(free.allocate(10, Some(52), SPEED, 0), Some(at(52, 10)), "it goes on where it ends");
-        let strict = Wish { falls_over: false, ..SPEED };
+        let strict = AllocationRequest { falls_over: false, ..SPEED };
         assert_eq!(free.allocate(39, None, strict, 0), None, "38 are left");
         assert_eq!(free.allocate(39, None, SPEED, 0), Some(at(SECOND + 52, 39)), "whole on the other one");
         let both = free.allocate(240, None, CAPACITY, 0).unwrap();

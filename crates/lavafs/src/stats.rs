@@ -50,7 +50,7 @@ pub struct Statistics {
 /// Current contents of one device of a volume, and a counter since the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceStatistics {
-    /// Role of the device; [`Role::Speed`] on a one-device volume.
+    /// Role of the device; [`Role::Fast`] on a one-device volume.
     pub role: Role,
     /// Bytes of the device that belong to the volume.
     pub total_bytes: u64,

@@ -56,7 +56,7 @@ pub struct DeviceRecord {
 
 /// Pairing of two devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bond {
+pub struct DevicePairing {
     /// Role of the device that holds this slot.
     pub role: Role,
     /// Session, drawn at the last writable mount.
@@ -73,7 +73,7 @@ pub struct DeviceTable {
     /// The only device, or the speed device and the capacity device.
     pub records: Vec<DeviceRecord>,
     /// Pairing of two devices.
-    pub bond: Option<Bond>,
+    pub bond: Option<DevicePairing>,
 }
 
 /// Contents of a slot.
@@ -245,7 +245,7 @@ impl Superblock {
             dump.push(Extent::new(r.u32()?, r.u32()?));
         }
         let sparse = flags & FLAG_SPARSE != 0;
-        let bond = if device_count == 2 { Some(Bond::decode(bytes)?) } else { None };
+        let bond = if device_count == 2 { Some(DevicePairing::decode(bytes)?) } else { None };
         let devices = DeviceTable { records, bond };
         Ok(Superblock {
             version,
@@ -277,7 +277,7 @@ impl Superblock {
         {
             return Err(Error::corruption("units of allocation that do not fit the volume"));
         }
-        let leads = self.devices.bond.is_none_or(|bond| bond.role == Role::Speed);
+        let leads = self.devices.bond.is_none_or(|bond| bond.role == Role::Fast);
         if self.dump.is_empty() == leads || self.generation == 0 || self.reached >= u64::MAX / 2 {
             return Err(Error::corruption("the superblock contradicts itself"));
         }
@@ -285,7 +285,7 @@ impl Superblock {
     }
 }
 
-impl Bond {
+impl DevicePairing {
     fn encode(&self, out: &mut Vec<u8>) {
         out.resize(BOND_AT, 0);
         put_u32(out, self.role as u32);
@@ -295,14 +295,14 @@ impl Bond {
     }
 
     /// Decodes the bond in a slot.
-    fn decode(bytes: &[u8]) -> Result<Bond> {
+    fn decode(bytes: &[u8]) -> Result<DevicePairing> {
         let mut r = Reader::new(bytes.get(BOND_AT..).unwrap_or_default());
         let role = match r.u32()? {
-            0 => Role::Speed,
+            0 => Role::Fast,
             1 => Role::Capacity,
             n => return Err(Error::corruption(format!("a device has the unknown role {n}"))),
         };
-        Ok(Bond { role, session: Uid(r.array()?), previous: Uid(r.array()?), mounts: r.u64()? })
+        Ok(DevicePairing { role, session: Uid(r.array()?), previous: Uid(r.array()?), mounts: r.u64()? })
     }
 }
 

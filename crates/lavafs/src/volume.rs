@@ -7,8 +7,8 @@
 //! Lock order (see `base::sync::rank`): the two locks of [`Upkeep`], `superblock`, `journal`,
 //! `core`, then the state of one open file.
 
-use crate::core::{Core, Live, is_no_space};
-use crate::devices::Ground;
+use crate::core::{Core, OpenFileState, is_no_space};
+use crate::devices::VolumeDevices;
 use crate::durability::Durability;
 use crate::geometry::Role;
 use crate::journal::Journal;
@@ -16,7 +16,7 @@ use crate::layout::{BLOCK, Extent};
 use crate::op::Op;
 use crate::pages::PageCache;
 use crate::placement;
-use crate::space::Wish;
+use crate::space::AllocationRequest;
 use crate::superblock::{self, Superblock};
 use crate::upkeep::Upkeep;
 use base::sync::atomic::Ordering;
@@ -95,7 +95,7 @@ pub(crate) struct Identity {
 
 /// A mounted volume; see the module documentation.
 pub(crate) struct Volume {
-    pub device: Ground,
+    pub device: VolumeDevices,
     pub env: Env,
     pub options: MountOptions,
     pub identity: Identity,
@@ -120,7 +120,7 @@ impl std::fmt::Debug for Volume {
 
 impl Volume {
     pub(crate) fn new(
-        device: Ground,
+        device: VolumeDevices,
         env: Env,
         options: MountOptions,
         superblock: Superblock,
@@ -161,7 +161,7 @@ impl Volume {
     }
 
     /// Removes the cached pages of a written byte range.
-    pub(crate) fn forget_pages(&self, live: &Live, offset: u64, len: u64) {
+    pub(crate) fn forget_pages(&self, live: &OpenFileState, offset: u64, len: u64) {
         if let Some(pages) = &self.pages {
             let first = offset / BLOCK;
             pages.forget(live.ino, first, offset.saturating_add(len).div_ceil(BLOCK) - first);
@@ -264,7 +264,7 @@ impl Volume {
     /// Returns the preferred device of a file: the choice of its creator, or the choice by name.
     pub(crate) fn role_of(&self, path: &Path, placement: Placement) -> Role {
         match placement {
-            Placement::Speed => Role::Speed,
+            Placement::Fast => Role::Fast,
             Placement::Capacity => Role::Capacity,
             Placement::ByName => placement::by_name(path),
         }
@@ -284,7 +284,9 @@ impl Volume {
         {
             return Ok(extents);
         }
-        let take = |core: &mut Core| wanted.and_then(|blocks| core.allocate(blocks, goal, Wish::on(role)));
+        let take = |core: &mut Core| {
+            wanted.and_then(|blocks| core.allocate(blocks, goal, AllocationRequest::on(role)))
+        };
         let extents = self.make_room_for(take)?;
         extents.ok_or_else(|| {
             let (wanted, free) = (blocks.saturating_mul(BLOCK), lock(&self.core).available() * BLOCK);
@@ -304,7 +306,7 @@ impl Volume {
         role: Role,
     ) -> Result<Option<Vec<Extent>>> {
         let Some(blocks) = blocks else { return Ok(None) };
-        let wish = Wish { role, falls_over: false };
+        let wish = AllocationRequest { role, falls_over: false };
         let take = || {
             let mut core = lock(&self.core);
             (core.allocate(blocks, goal, wish), core.has_freeing_on(role))
@@ -361,7 +363,7 @@ impl Volume {
     /// position of the recording operation, or `None` if the file has no name.
     pub(crate) fn grow(
         self: &Arc<Self>,
-        live: &Live,
+        live: &OpenFileState,
         (allocated, needed): (u64, u64),
         exact: bool,
         role: Role,

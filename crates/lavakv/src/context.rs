@@ -20,16 +20,16 @@ pub(crate) mod explain;
 pub(crate) mod family_options;
 pub(crate) mod fit;
 pub(crate) mod options;
-pub(crate) mod pacer;
 mod range;
 pub(crate) mod sizes;
 pub(crate) mod stats;
 pub(crate) mod times;
-pub(crate) mod verdict;
+pub(crate) mod write_rate_limiter;
+pub(crate) mod write_throttle;
 
 use base::{Error, ErrorKind};
 use event::{Event, StallCause};
-use fit::Fit;
+use fit::SizeReduction;
 use io::{Env, ReadQueues};
 use options::Options;
 use stats::Stats;
@@ -55,7 +55,7 @@ pub(crate) struct Context {
     /// Engines that share the store.
     pub engines: u64,
     /// The reduction of sizes relative to the given options.
-    pub fit: Fit,
+    pub fit: SizeReduction,
     pub stats: Stats,
     pub times: Times,
     /// Read queues of iterators.
@@ -78,7 +78,7 @@ impl Deref for Context {
 impl Context {
     /// `options` as given by the caller; `fit`: the reduction for the volume; `engines`: the number
     /// of engines in the store.
-    pub fn new(env: &Env, location: Location, options: Options, fit: Fit, engines: u64) -> Context {
+    pub fn new(env: &Env, location: Location, options: Options, fit: SizeReduction, engines: u64) -> Context {
         let store = Arc::new(store::context::Context::new(env, location));
         store.pace().budget.set(options.io_budget);
         if !options.expert.ablation.io_pacing {
@@ -113,7 +113,7 @@ impl Context {
     }
 
     /// Notifies the listener, and catches its panics.
-    pub fn tell(&self, event: &Event) {
+    pub fn notify(&self, event: &Event) {
         let Some(listener) = &self.options.listener else { return };
         if catch_unwind(AssertUnwindSafe(|| listener.event(event))).is_err() {
             self.stats.listener_panics.add(1);
@@ -129,7 +129,7 @@ impl Context {
     pub fn tell_open_files(&self, asked: usize) {
         let (allowed, limit) = (self.open_files_allowed(), self.env.fs.open_files_limit());
         if let Some(limit) = limit.filter(|_| allowed < asked) {
-            self.tell(&Event::OpenFilesBounded { asked, allowed, limit });
+            self.notify(&Event::OpenFilesBounded { asked, allowed, limit });
         }
     }
 
@@ -147,7 +147,7 @@ impl Context {
     pub fn record_over_budget(&self, cause: StallCause, wait_ns: u64) {
         self.stats.stalls_over_budget.add(1);
         self.stats.of_stall(cause).over_budget.add(1);
-        self.tell(&Event::StallOverBudget { cause, wait_ns });
+        self.notify(&Event::StallOverBudget { cause, wait_ns });
     }
 
     /// Records a write stall. A throttle charge paid in parts is one stall, with the cause of its
@@ -159,7 +159,7 @@ impl Context {
         self.stats.stall_ns_max.max(ns);
         self.times.waited(cause, ns);
         self.stats.of_stall(cause).ns.add(ns);
-        self.tell(&Event::Stall { cause, wait_ns: ns });
+        self.notify(&Event::Stall { cause, wait_ns: ns });
     }
 }
 

@@ -24,13 +24,13 @@ use crate::read::options::{ReadAt, ReadOptions};
 use crate::read::pending::{PendingGet, PendingMultiGet};
 use crate::read::read_path::{self, GetOp, Value};
 use crate::read::value_reader::{self, ValueReader};
-use crate::read_only::Reading;
+use crate::read_only::ReadOnlyOpen;
 use crate::requests::{RequestOptions, Requests};
 use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::snapshot::Snapshot;
 use crate::work::jobs::Jobs;
-use crate::write::admission::patience::Terms;
+use crate::write::admission::write_deadline::WriteTerms;
 use crate::write::commit::WriteOp;
 use crate::write::large_value::{self, ValueWriter};
 use base::process::Owned;
@@ -45,7 +45,7 @@ use std::time::Duration;
 use store::context::{Entered, closed};
 use store::engines::{self, EngineSpace};
 use store::format::StoreFormat;
-use store::guest::BatchSink;
+use store::secondary_engine::BatchSink;
 
 /// An open store. Cheap to clone, usable from any thread. [`Db::close`] closes it, and so does the
 /// drop of the last clone.
@@ -68,7 +68,7 @@ struct Handle {
     engine: Owned<Arc<Engine>>,
     default: ColumnFamily,
     /// Parameters of a read-only open; `None` for a writable store.
-    reading: Option<Reading>,
+    reading: Option<ReadOnlyOpen>,
 }
 
 impl Db {
@@ -98,7 +98,7 @@ impl Db {
         Self::new(engine, None)
     }
 
-    fn new(engine: Arc<Engine>, reading: Option<Reading>) -> Result<Db> {
+    fn new(engine: Arc<Engine>, reading: Option<ReadOnlyOpen>) -> Result<Db> {
         let Some(family) = engine.tree.families.get(DEFAULT_FAMILY) else {
             return Err(without_default(&engine));
         };
@@ -245,14 +245,15 @@ impl Db {
         self.run_write(Payload::batch(batch), terms)
     }
 
-    /// Writes a batch through a sink: see [`crate::beside`].
-    pub(crate) fn write_carried(
+    /// Writes a batch through a sink: see [`crate::multi_engine`].
+    pub(crate) fn write_embedded_in_secondary(
         &self,
         batch: &WriteBatch,
         options: &WriteOptions,
         sink: &mut dyn BatchSink,
     ) -> Result<()> {
-        let (engine, (_entered, Terms { durability, patience })) = (self.engine(), self.writable(options)?);
+        let (engine, (_entered, WriteTerms { durability, patience })) =
+            (self.engine(), self.writable(options)?);
         if !durability.is_logged() {
             let why = "a volatile write is not logged and cannot be part of a batch of logs: \
                        write it separately";
@@ -274,7 +275,7 @@ impl Db {
         written
     }
 
-    fn run_write(&self, payload: Payload<'_>, terms: Terms) -> Result<()> {
+    fn run_write(&self, payload: Payload<'_>, terms: WriteTerms) -> Result<()> {
         let (engine, times) = (self.engine(), &self.engine().context.times);
         let timing = match &payload.body {
             Body::Batch(_) => &times.write_batch,
@@ -305,8 +306,8 @@ impl Db {
     }
 
     /// Enters a write. Returns its durability and its deadline.
-    fn writable(&self, options: &WriteOptions) -> Result<(Entered<'_>, Terms)> {
-        Ok((self.engine().serve()?, Terms::of(&self.engine().context, options)))
+    fn writable(&self, options: &WriteOptions) -> Result<(Entered<'_>, WriteTerms)> {
+        Ok((self.engine().serve()?, WriteTerms::of(&self.engine().context, options)))
     }
 
     /// Checks that a handle belongs to this store.

@@ -8,8 +8,8 @@
 //! snapshots, each briefly and never nested.
 
 use crate::context::Context;
-use crate::context::drain::Drain;
-use crate::files::Files;
+use crate::context::drain::DrainRates;
+use crate::files::KvFiles;
 use crate::files::log::Log;
 use crate::large::Large;
 use crate::requests::path::RequestPath;
@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use store::commit::LogTerms;
 use store::context::{Entered, closed};
-use store::run::{Checkpointer, Foreground, Scheduler};
+use store::run::{AsyncRequests, Checkpointer, Scheduler};
 use store::space::SpaceBudget;
 use version::FamilyId;
 
@@ -35,7 +35,7 @@ use version::FamilyId;
 pub(crate) struct Engine {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
-    pub files: Arc<Files>,
+    pub files: Arc<KvFiles>,
     pub tree: Arc<Tree>,
     pub log: Arc<Log>,
     pub writes: Arc<WritePath>,
@@ -63,19 +63,19 @@ impl Engine {
     pub fn new(
         context: Arc<Context>,
         space: Arc<SpaceBudget>,
-        files: Arc<Files>,
+        files: Arc<KvFiles>,
         families: HashMap<FamilyId, Arc<Family>>,
         records: Option<LogTerms>,
     ) -> Engine {
         let tree = Arc::new(Tree::new(&context, &space, &files, families));
         let log = Arc::new(Log::new(&context, &space, &files, records));
         let large = Arc::new(Large::new(&tree));
-        let drain = Arc::new(Drain::default());
+        let drain = Arc::new(DrainRates::default());
         let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));
         let jobs = Arc::new(Jobs::new(&writes, &drain, crate::admin::metrics::metrics));
         let scheduler = Scheduler::new(context.store(), context.options.background_threads, jobs.clone());
         let requests = RequestPath::new(&jobs);
-        let foreground: Arc<dyn Foreground> = requests.reactor().clone();
+        let foreground: Arc<dyn AsyncRequests> = requests.reactor().clone();
         scheduler.set_foreground(Arc::downgrade(&foreground));
         Engine {
             context,
@@ -169,13 +169,13 @@ impl Engine {
         // batches are flushed too, so that the store can be opened without the secondary engine.
         let unflushed = {
             let writer = self.writes.memtables.lock();
-            writer.volatile_seq.max(writer.carried_seq) >= self.tree.log_floor()
+            writer.volatile_seq.max(writer.embedded_seq) >= self.tree.log_floor()
         };
         let flush = unflushed && !health.is_poisoned();
         let flushed = if flush { crate::admin::flush::flush(&self.jobs) } else { Ok(()) };
         {
             let _writer = self.writes.memtables.lock();
-            self.writes.memtables.settle();
+            self.writes.memtables.wait_for_inserts();
             health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
         }
         // Requests that wait for jobs end by the poison, so jobs must run until then.

@@ -24,8 +24,8 @@ use values::Pins;
 use version::{Edit, Manifest, State};
 
 /// The files of a store: existing, open and obsolete ones.
-pub(crate) struct Files {
-    store: Arc<store::files::Files>,
+pub(crate) struct KvFiles {
+    store: Arc<store::files::StoreFiles>,
     pub context: Arc<Context>,
     pub manifest: Manifest,
     pub tables: Arc<TableCache>,
@@ -36,15 +36,15 @@ pub(crate) struct Files {
     pub pins: Arc<Pins>,
 }
 
-impl Files {
-    pub fn new(context: &Arc<Context>, manifest: Manifest, lock: Option<Box<dyn FileLock>>) -> Files {
+impl KvFiles {
+    pub fn new(context: &Arc<Context>, manifest: Manifest, lock: Option<Box<dyn FileLock>>) -> KvFiles {
         let cache = Arc::new(Cache::new(context.options.cache_bytes));
         Self::over(context, manifest, lock, cache)
     }
 
     /// Returns the files of a later state, in a store opened for reading. Both states share the
     /// cache and the open files.
-    pub fn later(&self, manifest: Manifest) -> Files {
+    pub fn later(&self, manifest: Manifest) -> KvFiles {
         let later = Self::over(&self.context, manifest, None, self.cache.clone());
         for family in later.manifest.state().families.values() {
             DataFile::all_of(&family.version).for_each(|file| later.tables.take_over(&self.tables, &file));
@@ -57,9 +57,9 @@ impl Files {
         manifest: Manifest,
         lock: Option<Box<dyn FileLock>>,
         cache: Arc<Cache>,
-    ) -> Files {
-        Files {
-            store: Arc::new(store::files::Files::new(context.store(), manifest.shared().clone(), lock)),
+    ) -> KvFiles {
+        KvFiles {
+            store: Arc::new(store::files::StoreFiles::new(context.store(), manifest.shared().clone(), lock)),
             tables: Arc::new(TableCache::new(context, cache.clone())),
             context: context.clone(),
             manifest,
@@ -70,7 +70,7 @@ impl Files {
     }
 
     /// Returns the part that belongs to the store.
-    pub fn store(&self) -> &Arc<store::files::Files> {
+    pub fn store(&self) -> &Arc<store::files::StoreFiles> {
         &self.store
     }
 
@@ -86,9 +86,9 @@ impl Files {
     }
 }
 
-impl Deref for Files {
-    type Target = store::files::Files;
-    fn deref(&self) -> &store::files::Files {
+impl Deref for KvFiles {
+    type Target = store::files::StoreFiles;
+    fn deref(&self) -> &store::files::StoreFiles {
         &self.store
     }
 }

@@ -3,7 +3,7 @@
 //! * `segments`: large values, each in a file of its own; `draft`: a segment being written.
 //! * `placed`: values that an earlier release left in files beside its log.
 
-pub(crate) mod draft;
+pub(crate) mod pending_segment;
 pub(crate) mod placed;
 pub(crate) mod segments;
 

@@ -24,25 +24,25 @@
 
 mod admin;
 mod batch;
-#[doc(hidden)]
-pub mod beside;
 mod context;
 mod db;
 mod engine;
+pub mod fast_tier;
 mod files;
 mod large;
+#[doc(hidden)]
+pub mod multi_engine;
 mod open;
 mod plan;
 mod read;
 mod read_only;
-mod records;
 #[doc(hidden)]
 pub mod repairing;
 mod requests;
 #[doc(hidden)]
 pub mod scale;
+mod secondary_lane;
 mod service;
-pub mod speed;
 mod tree;
 mod work;
 mod write;
@@ -64,7 +64,7 @@ pub use base::{Compression, Error, ErrorKind, Result, SeqNo, limits};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
 pub use context::ablation::Ablation;
-pub use context::event::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
+pub use context::event::{DamagedFile, Event, EventListener, FastTierChangeReason, StallCause};
 pub use context::expert::{ExpertFamilyOptions, ExpertOptions};
 pub use context::explain::{ExplainedOption, Explanation, OptionSource};
 pub use context::family_options::FamilyOptions;
@@ -78,14 +78,14 @@ pub use lsm::policy::{OverlapOf, PolicyChoice, VlsmOptions};
 pub use plan::requests::GcRequest;
 pub use read::iterator::{DbIterator, Entries};
 pub use read::options::{ReadAt, ReadOptions};
-pub use read::pending::{Found, PendingGet, PendingMultiGet, Progress};
+pub use read::pending::{FoundValue, PendingGet, PendingMultiGet, Progress};
 pub use read::read_path::Value;
 pub use read::value_reader::ValueReader;
 pub use store::engines::EngineSpace;
+pub use store::fast_tier::FastTierSpace;
 pub use store::format::StoreFormat;
 pub use store::mailbox::{CheckpointRequest, request_checkpoint};
-pub use store::speed::SpeedSpace;
-pub use table::{Extent, Role, Want};
+pub use table::{BlockKind, BlockRequest, Extent};
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};

@@ -26,13 +26,13 @@ use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::context::Context;
 use crate::context::event::Event;
 use crate::context::family_options::FamilyOptions;
-use crate::context::fit::Fit;
+use crate::context::fit::SizeReduction;
 use crate::context::options::{DamagedFiles, Options};
 use crate::engine::Engine;
-use crate::files::Files;
+use crate::files::KvFiles;
 use crate::files::log::{Log, TENANT};
 use crate::large::placed::PlacedValues;
-use crate::records::{self, CarriedBatches};
+use crate::secondary_lane::{self, EmbeddedKvBatches};
 use crate::service;
 use crate::tree::Tree;
 use crate::tree::family::Family;
@@ -48,11 +48,11 @@ use store::commit::LogTerms;
 use store::commit::read::check_known_to_write;
 use store::descriptors::open_max;
 use store::directory;
+use store::fast_tier;
 use store::files::unfinished::{self, Mark};
-use store::guest::{Guest, Relieve};
 use store::manifest::Engines;
+use store::secondary_engine::{RequestFlush, SecondaryEngine};
 use store::space::SpaceBudget;
-use store::speed;
 use store::volumes::Location;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State};
@@ -62,7 +62,7 @@ use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, Staging, Tenan
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
     let options = options.derived();
-    let env = speed::with_directory(env, dir, options.speed.as_deref());
+    let env = fast_tier::with_directory(env, dir, options.fast_tier.as_deref());
     open_to_write(env, dir, options, None, None).map_err(|e| match e.is_corruption() {
         true => e.context(
             "the store cannot be opened for writing; a read-only open may show the data before \
@@ -78,30 +78,39 @@ pub(crate) fn make_marked(
     dir: &Path,
     options: Options,
     mark: &Mark,
-    guest: Option<&mut dyn Guest>,
+    secondary: Option<&mut dyn SecondaryEngine>,
 ) -> Result<Arc<Engine>> {
     options.validate()?;
     let options = options.derived();
     let replay = &mut |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
-    let guests = guest.map(|guest| Guests { engines: Engines::default(), replay, records: Some(guest) });
-    open_to_write(env, dir, options, Some(mark), guests)
+    let secondaries = secondary.map(|secondary| SecondaryEngines {
+        engines: Engines::default(),
+        replay,
+        records: Some(secondary),
+    });
+    open_to_write(env, dir, options, Some(mark), secondaries)
 }
 
 /// Secondary engines of an open.
-pub(crate) struct Guests<'a> {
+pub(crate) struct SecondaryEngines<'a> {
     pub engines: Engines,
     /// Receives their records in LavaKV's log.
     pub replay: &'a mut OnReplay<'a>,
     /// The secondary engine with a lane of its own.
-    pub records: Option<&'a mut dyn Guest>,
+    pub records: Option<&'a mut dyn SecondaryEngine>,
 }
 
 /// Opens a store for reading and writing, with secondary engines.
-pub(crate) fn open_beside(env: Env, dir: &Path, options: Options, guests: Guests<'_>) -> Result<Arc<Engine>> {
+pub(crate) fn open_with_secondary(
+    env: Env,
+    dir: &Path,
+    options: Options,
+    secondaries: SecondaryEngines<'_>,
+) -> Result<Arc<Engine>> {
     options.validate()?;
     let options = options.derived();
-    let env = speed::with_directory(env, dir, options.speed.as_deref());
-    open_to_write(env, dir, options, None, Some(guests))
+    let env = fast_tier::with_directory(env, dir, options.fast_tier.as_deref());
+    open_to_write(env, dir, options, None, Some(secondaries))
 }
 
 fn open_to_write(
@@ -109,7 +118,7 @@ fn open_to_write(
     dir: &Path,
     options: Options,
     mark: Option<&Mark>,
-    guests: Option<Guests<'_>>,
+    secondaries: Option<SecondaryEngines<'_>>,
 ) -> Result<Arc<Engine>> {
     let location = Location::metered(&env, dir);
     let env = location.env(&env);
@@ -131,42 +140,42 @@ fn open_to_write(
         .at_file(dir));
     }
     if !exists {
-        speed::make_place(&env, dir)?;
+        fast_tier::make_place(&env, dir)?;
     }
-    let (manifest, store_lock) = manifest(&env, dir, &options, (exists, guests.as_ref()), store_lock)?;
+    let (manifest, store_lock) = manifest(&env, dir, &options, (exists, secondaries.as_ref()), store_lock)?;
     let listing = env.fs.list(dir)?;
     location.meter.take_over(&listing);
     // The sizes are reduced before other state depends on them.
     let used_bytes = location.meter.used_bytes();
     let volume = env.fs.space(dir).ok();
     let room_bytes = volume.map(|volume| used_bytes.saturating_add(volume.available));
-    let fit = Fit::to(&options, (room_bytes, volume.map(|volume| volume.total)));
+    let fit = SizeReduction::to(&options, (room_bytes, volume.map(|volume| volume.total)));
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     let staging =
         check_known_to_write(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
-    let (engines, records) = lane_terms(&env, guests.as_ref());
+    let (engines, records) = lane_terms(&env, secondaries.as_ref());
     let context = Context::new(&env, location, options.clone(), fit, engines);
     context.tell_open_files(options.open_files_max);
-    let engine = Arc::new(build(Files::new(&Arc::new(context), manifest, Some(store_lock)), records)?);
+    let engine = Arc::new(build(KvFiles::new(&Arc::new(context), manifest, Some(store_lock)), records)?);
     tell_damage(&engine, &findings);
     let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
-    let (others, mut guest): (&mut OnReplay<'_>, _) = match guests {
-        Some(guests) => (guests.replay, guests.records),
+    let (others, mut secondary): (&mut OnReplay<'_>, _) = match secondaries {
+        Some(secondaries) => (secondaries.replay, secondaries.records),
         None => (&mut ignore, None),
     };
-    let (of_records, mut carried) = replay_records(&engine, guest.as_deref_mut())?;
-    let recovered = replay(&engine, Some(&staging), others, &mut carried)?;
+    let (of_records, mut embedded) = replay_records(&engine, secondary.as_deref_mut())?;
+    let recovered = replay(&engine, Some(&staging), others, &mut embedded)?;
     let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
     *lock(&engine.unstarted) = Some(service::Unstarted::new(recovered, of_records, removable));
     match service::begin(&engine) {
         // Without space for service, the store is readable, and each write tries again. A secondary
         // engine does not retry.
-        Err(e) if e.kind() == ErrorKind::NoSpace && exists && guest.is_none() => {}
+        Err(e) if e.kind() == ErrorKind::NoSpace && exists && secondary.is_none() => {}
         begun => begun?,
     }
-    if let Some(guest) = guest {
-        records::begin(&engine.log, &engine.files, &engine.scheduler, relieve(&engine), guest)?;
+    if let Some(secondary) = secondary {
+        secondary_lane::begin(&engine.log, &engine.files, &engine.scheduler, relieve(&engine), secondary)?;
     }
     service::bound_old_log(&engine)?;
     engine.serve_requests();
@@ -177,21 +186,23 @@ fn open_to_write(
 /// Replays the lane of a secondary engine. Returns its report, and the embedded batches for LavaKV.
 fn replay_records(
     engine: &Engine,
-    guest: Option<&mut (dyn Guest + '_)>,
-) -> Result<(Option<RecoveryReport>, CarriedBatches)> {
-    let Some(guest) = guest else {
-        records::refuse_carried(&engine.files)?;
-        return Ok((None, CarriedBatches::default()));
+    secondary: Option<&mut (dyn SecondaryEngine + '_)>,
+) -> Result<(Option<RecoveryReport>, EmbeddedKvBatches)> {
+    let Some(secondary) = secondary else {
+        secondary_lane::refuse_carried(&engine.files)?;
+        return Ok((None, EmbeddedKvBatches::default()));
     };
-    let (report, carried) = records::replay(&engine.log, &engine.files, guest)?;
-    Ok((Some(report), carried))
+    let (report, embedded) = secondary_lane::replay(&engine.log, &engine.files, secondary)?;
+    Ok((Some(report), embedded))
 }
 
 /// Returns the number of engines, and the terms of a secondary engine's lane. Its groups may take
 /// half of its open files.
-fn lane_terms(env: &Env, guests: Option<&Guests<'_>>) -> (u64, Option<LogTerms>) {
-    let Some(guest) = guests.and_then(|guests| guests.records.as_deref()) else { return (1, None) };
-    let terms = guest.terms();
+fn lane_terms(env: &Env, secondaries: Option<&SecondaryEngines<'_>>) -> (u64, Option<LogTerms>) {
+    let Some(secondary) = secondaries.and_then(|secondaries| secondaries.records.as_deref()) else {
+        return (1, None);
+    };
+    let terms = secondary.terms();
     (2, Some(LogTerms { retained_open_max: open_max(&*env.fs, terms.retained_open_max, 4), ..terms }))
 }
 
@@ -201,22 +212,23 @@ fn manifest(
     env: &Env,
     dir: &Path,
     options: &Options,
-    (exists, guests): (bool, Option<&Guests<'_>>),
+    (exists, secondaries): (bool, Option<&SecondaryEngines<'_>>),
     store_lock: Box<dyn FileLock>,
 ) -> Result<(Manifest, Box<dyn FileLock>)> {
     if !exists {
         let made = create(env, dir, options)?;
-        if guests.is_none() {
-            let speed_lock = speed::attach(env, dir, made.shared())?;
-            return Ok((made, speed::both(store_lock, speed_lock)));
+        if secondaries.is_none() {
+            let speed_lock = fast_tier::attach(env, dir, made.shared())?;
+            return Ok((made, fast_tier::both(store_lock, speed_lock)));
         }
     }
-    let mut engines = guests.map(|guests| guests.engines.clone()).unwrap_or_default().with::<Kv>();
-    if let Some(guest) = guests.and_then(|guests| guests.records.as_deref()) {
-        engines = guest.join(engines);
+    let mut engines =
+        secondaries.map(|secondaries| secondaries.engines.clone()).unwrap_or_default().with::<Kv>();
+    if let Some(secondary) = secondaries.and_then(|secondaries| secondaries.records.as_deref()) {
+        engines = secondary.join(engines);
     }
     let manifest = store::manifest::Manifest::recover(env, dir, false, &engines)?;
-    let store_lock = speed::both(store_lock, speed::attach(env, dir, &manifest)?);
+    let store_lock = fast_tier::both(store_lock, fast_tier::attach(env, dir, &manifest)?);
     let manifest = Manifest::of(&Arc::new(manifest))?;
     if manifest.state().next_family == 0 {
         // Another engine made the store.
@@ -231,7 +243,7 @@ fn tell_damage(engine: &Engine, findings: &[Finding]) {
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     for error in &engine.files.manifest.report().damaged {
         engine.context.stats.log_damages.add(1);
-        engine.context.tell(&Event::LogDamaged { error: error.clone() });
+        engine.context.notify(&Event::LogDamaged { error: error.clone() });
     }
 }
 
@@ -252,9 +264,9 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         unfinished::refuse_beside_current(&*env.fs, dir)?;
         return Ok(true);
     }
-    let files = speed::alone(env, dir).fs.list(dir)?;
+    let files = fast_tier::alone(env, dir).fs.list(dir)?;
     check_remains(dir, &files)?;
-    speed::check_place(env, dir)?;
+    fast_tier::check_place(env, dir)?;
     if let Some(file) = files.iter().find(|f| names::parse(&f.name).is_none()) {
         return Err(Error::invalid(format!(
             "the directory has no store, but other files ({}): choose an empty directory",
@@ -378,7 +390,7 @@ pub(crate) fn check_files(
 
 /// Builds the engine over the files of a recovered manifest, before the log is read. `records`: the
 /// terms of a secondary engine's lane.
-pub(crate) fn build(files: Files, records: Option<LogTerms>) -> Result<Engine> {
+pub(crate) fn build(files: KvFiles, records: Option<LogTerms>) -> Result<Engine> {
     let context = files.context.clone();
     let terms = context.options.terms(&context.fit.family(&context.options.family));
     let space = Arc::new(SpaceBudget::new(context.store(), terms));
@@ -400,7 +412,7 @@ fn families(state: &State, context: &Context) -> Result<HashMap<FamilyId, Arc<Fa
 
 /// Returns the callback with which a secondary engine requests flushes, if LavaKV's memtables hold
 /// its groups.
-fn relieve(engine: &Engine) -> Relieve {
+fn relieve(engine: &Engine) -> RequestFlush {
     let writes = engine.writes.clone();
     Arc::new(move || {
         let Some(mut writer) = writes.memtables.try_lock() else { return false };
@@ -416,7 +428,7 @@ pub(crate) fn replay(
     engine: &Engine,
     staging: Option<&Staging>,
     others: &mut OnReplay<'_>,
-    carried: &mut CarriedBatches,
+    embedded: &mut EmbeddedKvBatches,
 ) -> Result<(RecoveryReport, PlacedValues)> {
     let state = engine.files.manifest.state();
     let groups = engine.log.recovery().groups_to_read(|path| match staging {
@@ -427,7 +439,7 @@ pub(crate) fn replay(
     // fails with advice.
     let mut placed = PlacedValues::new(Log::was_closed(&state));
     let mut overflow = Overflow::new(&engine.jobs);
-    for payload in carried.payloads() {
+    for payload in embedded.payloads() {
         batch::decode(payload)?.2.try_for_each(|change| keep_number(engine, &change?))?;
     }
     let (writes, context) = (&engine.writes, &engine.context);
@@ -436,7 +448,7 @@ pub(crate) fn replay(
         if tenant != TENANT {
             return others(tenant, first_seq, payload);
         }
-        carry_over((engine, &mut inserts), &state, &mut placed, carried, first_seq)?;
+        carry_over((engine, &mut inserts), &state, &mut placed, embedded, first_seq)?;
         replay_batch((engine, &mut inserts), &state, &mut placed, first_seq, payload)?;
         match staging {
             Some(staging) => {
@@ -451,7 +463,7 @@ pub(crate) fn replay(
         None => wal::recover(env, dir, uid, &groups, RecoveryMode::ReadOnly, &mut take)?,
     };
     inserts.settle();
-    replay_carried(engine, &state, &mut placed, carried, SeqNo::MAX)?;
+    replay_embedded(engine, &state, &mut placed, embedded, SeqNo::MAX)?;
     engine.files.manifest.require_edit(report.witness_edit)?;
     Ok((report, placed))
 }
@@ -552,14 +564,14 @@ pub(crate) fn settle_placed(engine: &Engine) -> Result<()> {
 }
 
 /// Replays embedded batches below this sequence number.
-pub(crate) fn replay_carried(
+pub(crate) fn replay_embedded(
     engine: &Engine,
     state: &State,
     placed: &mut PlacedValues,
-    carried: &mut CarriedBatches,
+    embedded: &mut EmbeddedKvBatches,
     below: SeqNo,
 ) -> Result<()> {
-    carry_over((engine, &mut Inserts::at_once(&engine.writes)), state, placed, carried, below)
+    carry_over((engine, &mut Inserts::at_once(&engine.writes)), state, placed, embedded, below)
 }
 
 /// Replays embedded batches in the middle of a replay.
@@ -567,13 +579,13 @@ fn carry_over(
     (engine, inserts): (&Engine, &mut Inserts<'_>),
     state: &State,
     placed: &mut PlacedValues,
-    carried: &mut CarriedBatches,
+    embedded: &mut EmbeddedKvBatches,
     below: SeqNo,
 ) -> Result<()> {
-    while let Some((first_seq, payload)) = carried.next_below(below) {
+    while let Some((first_seq, payload)) = embedded.next_below(below) {
         replay_batch((engine, inserts), state, placed, first_seq, &payload)?;
         let mut writer = engine.writes.memtables.lock();
-        writer.carried_seq = writer.next_seq.saturating_sub(1);
+        writer.embedded_seq = writer.next_seq.saturating_sub(1);
     }
     Ok(())
 }

@@ -16,15 +16,15 @@
 //! superseded by a flush lose their places in the staging file only after a durable edit moves the
 //! begin of the log behind them. So that begin must not be behind the end that was read.
 //!
-//! **Two lanes.** Batches embedded in the lane of a secondary engine ([`crate::records`]) are read
-//! without that engine. The writer may append to both lanes meanwhile. So the secondary lane is
-//! read before LavaKV's own, and once more after it if LavaKV's has more. A batch is appended to a
-//! lane only after everything logged before it in the other lane is durable
-//! ([`crate::write::carry`]). So LavaKV's lane contains everything before the batches of the first
-//! read, and the second read finds everything before the end of LavaKV's lane. Up to the later of
-//! both ends nothing is missing; batches beyond it are not shown. This holds for the groups that
-//! the manifest listed when it was read. A new group of either lane may hold batches before the end
-//! of the other, so the open starts again.
+//! **Two lanes.** Batches embedded in the lane of a secondary engine ([`crate::secondary_lane`])
+//! are read without that engine. The writer may append to both lanes meanwhile. So the secondary
+//! lane is read before LavaKV's own, and once more after it if LavaKV's has more. A batch is
+//! appended to a lane only after everything logged before it in the other lane is durable
+//! ([`crate::write::embedded_batch`]). So LavaKV's lane contains everything before the batches of
+//! the first read, and the second read finds everything before the end of LavaKV's lane. Up to the
+//! later of both ends nothing is missing; batches beyond it are not shown. This holds for the
+//! groups that the manifest listed when it was read. A new group of either lane may hold batches
+//! before the end of the other, so the open starts again.
 //!
 //! **Damage.** A damaged log or manifest does not prevent reading the state before the damage
 //! (unless `damaged_files` forbids it). The manifest is read up to its last sound edit, the log up
@@ -40,26 +40,26 @@ mod catch_up;
 use crate::context::Context;
 use crate::context::event::Event;
 use crate::context::family_options::FamilyOptions;
-use crate::context::fit::Fit;
+use crate::context::fit::SizeReduction;
 use crate::context::options::{DamagedFiles, Options};
 use crate::engine::Engine;
-use crate::files::Files;
+use crate::files::KvFiles;
 use crate::files::damaged::is_of_reading;
 use crate::files::data_file::DataFile;
 use crate::large::placed::PlacedValues;
 use crate::open::{
-    build, check_files, check_remains, is_a_file, no_store, replay, replay_carried, replay_up_to_damage,
+    build, check_files, check_remains, is_a_file, no_store, replay, replay_embedded, replay_up_to_damage,
 };
-use crate::records::{self, CarriedBatches};
+use crate::secondary_lane::{self, EmbeddedKvBatches};
 use base::{Error, ErrorKind, Result, SeqNo};
 use catch_up::Earlier;
-pub(crate) use catch_up::{Reading, catch_up};
+pub(crate) use catch_up::{ReadOnlyOpen, catch_up};
 use io::Env;
 use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::read::{check_known, check_known_to_read_on};
-use store::manifest::{ListedGroups, LogGroupMeta, State as StoreState};
+use store::manifest::{ListedGroups, LogGroupMeta, ManifestState};
 use store::volumes::Location;
 use version::names::FileKind;
 use version::{Manifest, State, names};
@@ -84,10 +84,10 @@ pub(crate) fn other_engines(env: &Env, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// Opens a store for reading.
-pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<(Arc<Engine>, Reading)> {
+pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<(Arc<Engine>, ReadOnlyOpen)> {
     options.validate()?;
     let mut options = options.derived();
-    let env = store::speed::with_directory(env, dir, options.speed.as_deref());
+    let env = store::fast_tier::with_directory(env, dir, options.fast_tier.as_deref());
     // All tables stay open if the process has the descriptors: a table that the writer removes
     // stays readable.
     options.open_files_max = options.open_files_max.max(1 << 20);
@@ -100,14 +100,14 @@ fn open_after(
     env: Env,
     dir: &Path,
     options: Options,
-) -> Result<(Arc<Engine>, Reading)> {
+) -> Result<(Arc<Engine>, ReadOnlyOpen)> {
     let mut read = None;
     let engine = open_or_serve(&env, dir, &options, || {
         let (engine, report) = open_once(&env, dir, &options, earlier)?;
         read = Some(report);
         Ok(engine)
     })?;
-    Ok((engine, Reading { env, dir: dir.to_owned(), options, log: read }))
+    Ok((engine, ReadOnlyOpen { env, dir: dir.to_owned(), options, log: read }))
 }
 
 /// Opens a store, or the state before its damage if the options allow that.
@@ -183,7 +183,7 @@ fn open_once(
     earlier: Option<&Earlier<'_>>,
 ) -> Result<(Arc<Engine>, RecoveryReport)> {
     let manifest = Manifest::recover(env, dir, true)?;
-    let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state().store));
+    let (given, env) = (env, &store::fast_tier::of_reader(env, dir, &manifest.state().store));
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     let earlier = earlier.filter(|earlier| earlier.is_of(&manifest));
@@ -195,7 +195,7 @@ fn open_once(
     };
     let files = match earlier {
         Some(earlier) => earlier.engine.files.later(manifest),
-        None => Files::new(&context(env, dir, options), manifest, None),
+        None => KvFiles::new(&context(env, dir, options), manifest, None),
     };
     let engine = Arc::new(build(files, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
@@ -236,18 +236,18 @@ fn open_once(
 /// Returns the context of a reader. It writes nothing, so no bytes are counted.
 fn context(env: &Env, dir: &Path, options: &Options) -> Arc<Context> {
     let location = Location::unmetered(env, dir);
-    Arc::new(Context::new(env, location, options.clone(), Fit::default(), 1))
+    Arc::new(Context::new(env, location, options.clone(), SizeReduction::default(), 1))
 }
 
 /// Returns the first group to read of LavaKV's log.
-fn first_group(state: &StoreState) -> Option<u64> {
+fn first_group(state: &ManifestState) -> Option<u64> {
     state.log_groups.chain(Lane::FIRST).find(|group| !group.discarded).map(|group| group.ltn)
 }
 
 /// True if LavaKV's log now begins behind the end that was read: places of expected pages were
 /// reused. (Everything read before is complete: a page is skipped, or it is in one of the files.)
-fn begin_moved(then: &StoreState, now: &StoreState, end_lpn: u64) -> bool {
-    let begin = |state: &StoreState| {
+fn begin_moved(then: &ManifestState, now: &ManifestState, end_lpn: u64) -> bool {
+    let begin = |state: &ManifestState| {
         state.log_groups.chain(Lane::FIRST).find_map(|group| Some((group.ltn, group.begin?)))
     };
     begin(now) != begin(then) && begin(now).is_some_and(|(_, begin)| begin.lpn > end_lpn)
@@ -255,37 +255,37 @@ fn begin_moved(then: &StoreState, now: &StoreState, end_lpn: u64) -> bool {
 
 /// True if the secondary lane has changed, or LavaKV's lane has a new group beside it: see the
 /// module.
-fn lanes_moved(then: &StoreState, now: &StoreState) -> bool {
+fn lanes_moved(then: &ManifestState, now: &ManifestState) -> bool {
     let (then, now) = (&then.log_groups, &now.log_groups);
     let place = |group: &LogGroupMeta| (group.ltn, group.file);
     let guest_moved = !then.chain(Lane::LOG).map(place).eq(now.chain(Lane::LOG).map(place));
     let last = |groups: &ListedGroups| groups.chain(Lane::FIRST).next_back().map(place);
-    let has_guest = now.chain(Lane::LOG).next().is_some();
-    guest_moved || (has_guest && last(then) != last(now))
+    let has_secondary = now.chain(Lane::LOG).next().is_some();
+    guest_moved || (has_secondary && last(then) != last(now))
 }
 
 /// Replays LavaKV's lane and the batches embedded in the secondary lane: see the module.
 fn replay_lanes(engine: &Engine) -> Result<RecoveryReport> {
-    let mut carried = records::look(&engine.files)?;
-    let none = &mut CarriedBatches::default();
+    let mut embedded = secondary_lane::look(&engine.files)?;
+    let none = &mut EmbeddedKvBatches::default();
     let (report, mut placed) = replay(engine, None, &mut |_, _, _| Ok(()), none)?;
     let own_end = engine.tree.snapshots.visible();
-    let end = own_end.max(carried.last_seq());
-    if carried.last_seq() < own_end {
-        carried = records::look(&engine.files)?;
+    let end = own_end.max(embedded.last_seq());
+    if embedded.last_seq() < own_end {
+        embedded = secondary_lane::look(&engine.files)?;
     }
-    replay_carried(engine, &engine.files.manifest.state(), &mut placed, &mut carried, end + 1)?;
+    replay_embedded(engine, &engine.files.manifest.state(), &mut placed, &mut embedded, end + 1)?;
     Ok(report)
 }
 
 /// Opens the state before the damage of log and manifest: see the module.
 fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let (manifest, mut damage) = Manifest::recover_up_to_damage(env, dir)?;
-    let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state().store));
+    let (given, env) = (env, &store::fast_tier::of_reader(env, dir, &manifest.state().store));
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, Some(&mut damage))?;
     damage.extend(check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name).err());
-    let engine = Arc::new(build(Files::new(&context(env, dir, options), manifest, None), None)?);
+    let engine = Arc::new(build(KvFiles::new(&context(env, dir, options), manifest, None), None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     open_all(&engine)?;
     let (report, mut placed) = replay_up_to_damage(&engine, &mut damage)?;
@@ -300,7 +300,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     }
     engine.log.reader().set_replayed(report.history.groups);
     if !damage.is_empty() {
-        engine.context.tell(&Event::ReadUpToDamage { errors: damage.clone() });
+        engine.context.notify(&Event::ReadUpToDamage { errors: damage.clone() });
         engine.files.tables.quarantine.set_damage(damage);
     }
     Ok(engine)
@@ -312,7 +312,7 @@ fn replay_carried_up_to_damage(
     placed: &mut PlacedValues,
     damage: &mut Vec<Error>,
 ) -> Result<()> {
-    let mut carried = match records::look(&engine.files) {
+    let mut embedded = match secondary_lane::look(&engine.files) {
         Err(e) if e.is_corruption() => {
             damage.push(e);
             return Ok(());
@@ -326,5 +326,5 @@ fn replay_carried_up_to_damage(
         true => engine.tree.snapshots.visible() + 1,
         false => SeqNo::MAX,
     };
-    replay_carried(engine, &engine.files.manifest.state(), placed, &mut carried, below)
+    replay_embedded(engine, &engine.files.manifest.state(), placed, &mut embedded, below)
 }

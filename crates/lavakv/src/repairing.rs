@@ -13,7 +13,7 @@ use crate::{Db, Env, FamilyOptions, Options, Result};
 use std::path::Path;
 use store::context::closed;
 use store::files::unfinished::Mark;
-use store::guest::Guest;
+use store::secondary_engine::SecondaryEngine;
 use version::State;
 
 /// Creates a store that every open refuses until the mark is removed.
@@ -25,9 +25,9 @@ pub fn make_marked(
     dir: &Path,
     options: Options,
     mark: &Mark,
-    guest: Option<&mut dyn Guest>,
+    secondary: Option<&mut dyn SecondaryEngine>,
 ) -> Result<Db> {
-    Db::from_engine(crate::open::make_marked(env, dir, options, mark, guest)?)
+    Db::from_engine(crate::open::make_marked(env, dir, options, mark, secondary)?)
 }
 
 /// Decodes the options of a family from their bytes in the manifest.

@@ -39,8 +39,8 @@ use crate::read::read_path::{Value, pin};
 use crate::read::scan::PendingScan;
 use crate::tree::family::{ColumnFamily, Family};
 use crate::tree::snapshot::Snapshot;
-use crate::write::admission::patience::Terms;
-use crate::write::owned::OwnedWrite;
+use crate::write::admission::write_deadline::WriteTerms;
+use crate::write::pending_write::PendingWrite;
 use admission::{Admission, Permit};
 use base::completion::pending;
 use base::{Error, Result, ValueKind};
@@ -200,8 +200,8 @@ impl Requests {
         if writes.log.get().is_none() {
             (self.serve)()?;
         }
-        let Terms { durability, patience } = Terms::of(&writes.context, &self.write);
-        let write = OwnedWrite::new(writes, payload, durability, patience);
+        let WriteTerms { durability, patience } = WriteTerms::of(&writes.context, &self.write);
+        let write = PendingWrite::new(writes, payload, durability, patience);
         let is_durable = durability.waits_for_device();
         let told = self.lane.submit(write, permit)?;
         Ok(WriteRequest::new(told, is_durable))

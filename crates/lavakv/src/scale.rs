@@ -1,9 +1,9 @@
 //! Benchmarks of the metadata of a store of terabytes, without its data: for its values
 //! ([`values::scale`]), and for the tree above them ([`tree`]). Used by `lava bench scale-meta`.
 
-use crate::tree::hiding::Hiding;
+use crate::tree::unexposed_garbage::UnexposedGarbage;
 use base::{ValueKind, key};
-use lsm::policy::{CompactionPolicy, Facts, InProgress, Leveled, SetAside};
+use lsm::policy::{CompactionPolicy, InProgress, Leveled, PickInputs, SetAside};
 use std::sync::Arc;
 pub use values::scale::{Counts, EditTimes, Found, Scale, Times, run};
 use version::{Dependency, FileMeta, Version};
@@ -40,14 +40,14 @@ pub fn tree(tables: u64, rounds: u64, now_ns: &dyn Fn() -> u64) -> TreeTimes {
         };
         (0..rounds.max(1)).map(timed).min().unwrap_or(0)
     };
-    let hiding = Hiding::of(&version);
+    let hiding = UnexposedGarbage::of(&version);
     let next = compacted(&version);
     let (policy, set_aside, busy) = (Leveled::default(), SetAside::default(), held(&version));
-    let facts = Facts { version: &version, set_aside: &set_aside, busy: &busy };
+    let facts = PickInputs { version: &version, set_aside: &set_aside, busy: &busy };
     let pick = |worth: f64| drop(policy.exposing(&facts, hiding.met(), worth));
     TreeTimes {
         tables: version.table_count() as u64,
-        walk_ns: best_ns(&mut || drop(Hiding::of(&version))),
+        walk_ns: best_ns(&mut || drop(UnexposedGarbage::of(&version))),
         hiding_ns: best_ns(&mut || drop(hiding.after(&version, &next))),
         exposing_ns: best_ns(&mut || pick(1.0)),
         exposing_none_ns: best_ns(&mut || pick(f64::MAX)),
@@ -132,10 +132,10 @@ mod tests {
         assert_eq!(times.tables, 500 + 50 + 5 + 4);
         assert_eq!([times.walk_ns, times.hiding_ns, times.exposing_ns, times.exposing_none_ns], [1; 4]);
         let version = grown(500);
-        let (facts, hiding) = (InProgress::default(), Hiding::of(&version));
-        assert_eq!(hiding.after(&version, &compacted(&version)), Hiding::of(&compacted(&version)));
+        let (facts, hiding) = (InProgress::default(), UnexposedGarbage::of(&version));
+        assert_eq!(hiding.after(&version, &compacted(&version)), UnexposedGarbage::of(&compacted(&version)));
         let picked = |busy: &InProgress, worth| {
-            let facts = Facts { version: &version, set_aside: &SetAside::default(), busy };
+            let facts = PickInputs { version: &version, set_aside: &SetAside::default(), busy };
             Leveled::default()
                 .exposing(&facts, hiding.met(), worth)
                 .map(|c| (c.level, c.inputs[0].1[0].number))

@@ -35,7 +35,7 @@ use base::sync::lock;
 use base::{Error, ErrorKind, Result};
 use io::DirEntry;
 use std::sync::Arc;
-use store::commit::Ballast;
+use store::commit::ReservePurpose;
 use version::names::{self, FileKind};
 use version::{Edit, FileMeta, Record};
 use wal::{Lane, PreparedGroup, RecoveryReport};
@@ -63,13 +63,18 @@ pub(crate) struct Unstarted {
 #[derive(Clone, Copy)]
 enum Way {
     Orphans,
-    Ballast(Ballast),
+    ReservePurpose(ReservePurpose),
     Flush,
     PastLimit,
 }
 
-const WAYS: [Way; 5] =
-    [Way::Orphans, Way::Ballast(Ballast::Jobs), Way::Flush, Way::Ballast(Ballast::Log), Way::PastLimit];
+const WAYS: [Way; 5] = [
+    Way::Orphans,
+    Way::ReservePurpose(ReservePurpose::Jobs),
+    Way::Flush,
+    Way::ReservePurpose(ReservePurpose::Log),
+    Way::PastLimit,
+];
 
 impl Unstarted {
     pub fn new(
@@ -117,8 +122,8 @@ impl Unstarted {
     /// Creates groups within the limit, minus the tail buffers of lanes that have not begun.
     fn bound_files(&self, engine: &Engine) {
         if !self.past_limit {
-            let of_guest = engine.log.records().map_or(0, |lane| lane.recovery().unmade_bytes());
-            engine.space.ceiling.bound_files_beside(engine.log.recovery().unmade_bytes() + of_guest);
+            let of_secondary = engine.log.records().map_or(0, |lane| lane.recovery().unmade_bytes());
+            engine.space.ceiling.bound_files_beside(engine.log.recovery().unmade_bytes() + of_secondary);
         }
     }
 
@@ -140,7 +145,7 @@ impl Unstarted {
                 Ok(true)
             }
             Way::Orphans => Ok(false),
-            Way::Ballast(part) => Ok(engine.log.spares().give_ballast(part)),
+            Way::ReservePurpose(part) => Ok(engine.log.spares().release_reserved(part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
                 engine.space.ceiling.bound_recovery(engine.log.records().is_some());
@@ -188,7 +193,7 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
     engine.context.health.space_found();
     update_default_options(engine)?;
     engine.space.ceiling.bound_files();
-    if let Err(e) = engine.log.preparation().fill_ballast()
+    if let Err(e) = engine.log.preparation().fill_reserved()
         && e.kind() != ErrorKind::NoSpace
     {
         return Err(e);
@@ -243,7 +248,7 @@ fn flush_recovered(engine: &Engine) {
 
 /// Reduces the old log groups to their bound. Called before the workers start.
 pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
-    let short = engine.log.spares().ballast_is_short();
+    let short = engine.log.spares().reserved_is_short();
     let within = match short {
         true => old_groups(engine) <= OLD_GROUPS_SHORT + 1,
         false => short_groups(engine) <= OLD_GROUPS_BOUND + 1,
@@ -253,7 +258,8 @@ pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     }
     let flushed =
         overflow::flush_all(&engine.jobs).and_then(|()| engine.log.release(|| engine.tree.log_floor()));
-    let flushed = flushed.and_then(|()| if short { engine.log.preparation().fill_ballast() } else { Ok(()) });
+    let flushed =
+        flushed.and_then(|()| if short { engine.log.preparation().fill_reserved() } else { Ok(()) });
     match flushed {
         // Jobs will do it once there is space.
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
@@ -268,11 +274,11 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
     for entry in listing {
         let orphan = match names::parse(&entry.name) {
             // A copy on another tier than in the manifest is an orphan.
-            Some(kind @ (FileKind::Ksst(n) | FileKind::SpeedKsst(n))) => {
+            Some(kind @ (FileKind::Ksst(n) | FileKind::FastKsst(n))) => {
                 let is_it = |table: &Arc<FileMeta>| table.kind() == kind;
                 !state.table(n).is_some_and(is_it)
             }
-            Some(kind @ (FileKind::Vsst(n) | FileKind::SpeedVsst(n))) => {
+            Some(kind @ (FileKind::Vsst(n) | FileKind::FastVsst(n))) => {
                 let is_it = DataFile::find(&state, n)
                     .is_some_and(|file| matches!(file, DataFile::Vsst(_)) && file.kind() == kind);
                 let is_segment = kind == FileKind::Vsst(n) && engine.writes.large.segments.holds(n);
@@ -301,8 +307,8 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
                 | FileKind::Lock
                 | FileKind::Staging
                 | FileKind::LaneStaging(_)
-                | FileKind::Speed
-                | FileKind::SpeedLock,
+                | FileKind::FastTier
+                | FileKind::FastLock,
             )
             | None => false,
         };

@@ -12,16 +12,15 @@
 //! * `output`: files written by jobs. `disk`, `speed_tables`, `speed_values`: placement of files on
 //!   two tiers. `damage`: consequences of an unreadable file for its family.
 
-pub(crate) mod chain;
+pub(crate) mod compaction_debt;
 pub(crate) mod damage;
-pub(crate) mod demand;
-pub(crate) mod disk;
 pub(crate) mod empty_ranges;
 pub(crate) mod families;
 pub(crate) mod family;
 pub(crate) mod family_work;
+pub(crate) mod fast_tier_tables;
+pub(crate) mod fast_tier_values;
 pub(crate) mod flushable;
-pub(crate) mod hiding;
 pub(crate) mod install;
 pub(crate) mod log_floor;
 pub(crate) mod open_iterators;
@@ -29,26 +28,27 @@ pub(crate) mod output;
 pub(crate) mod overwrites;
 pub(crate) mod read_gate;
 pub(crate) mod retained;
+pub(crate) mod scan_cost;
 pub(crate) mod settings;
 pub(crate) mod snapshot;
 pub(crate) mod space_sums;
-pub(crate) mod speed_tables;
-pub(crate) mod speed_values;
 pub(crate) mod summary;
+pub(crate) mod table_placement;
+pub(crate) mod unexposed_garbage;
 
 use crate::context::Context;
-use crate::files::Files;
+use crate::files::KvFiles;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use families::Families;
 use family::{ColumnFamily, Family};
+use fast_tier_tables::FastTierTables;
 use open_iterators::OpenIterators;
 use read_gate::ReadGate;
 use retained::RetainedVersions;
 use snapshot::{Snapshot, Snapshots};
 use space_sums::SpaceSums;
-use speed_tables::SpeedTables;
 use std::sync::Arc;
 use store::space::{Demands, EDITS_BYTES, SpaceBudget};
 use version::{Edit, FamilyId, Record, StoreRecord};
@@ -57,14 +57,14 @@ use version::{Edit, FamilyId, Record, StoreRecord};
 pub(crate) struct Tree {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
-    pub files: Arc<Files>,
+    pub files: Arc<KvFiles>,
     pub families: Families,
     pub snapshots: Arc<Snapshots>,
     /// Versions that tables retain only for snapshots.
     pub kept: Arc<RetainedVersions>,
     pub readers: Arc<OpenIterators>,
-    pub together: Together,
-    pub speed: SpeedTables,
+    pub together: AtomicFlush,
+    pub speed: FastTierTables,
     /// Space demands of all families.
     space_sums: Arc<SpaceSums>,
     pub reads: ReadGate,
@@ -72,7 +72,7 @@ pub(crate) struct Tree {
 
 /// Bounds for atomic flush groups, and the ceiling of a running checkpoint.
 #[derive(Debug)]
-pub(crate) struct Together {
+pub(crate) struct AtomicFlush {
     /// Memtables above this sequence are not flushed while a checkpoint is being taken.
     flush_ceiling: AtomicU64,
     /// The highest sequence of an unlogged batch over several families. Memtables that reach down
@@ -90,9 +90,9 @@ pub(crate) struct Together {
     freezing: Mutex<(), rank::Freezing>,
 }
 
-impl Together {
-    fn new() -> Together {
-        Together {
+impl AtomicFlush {
+    fn new() -> AtomicFlush {
+        AtomicFlush {
             flush_ceiling: AtomicU64::new(SeqNo::MAX),
             volatile_seq: AtomicU64::new(0),
             joined_seq: AtomicU64::new(0),
@@ -141,7 +141,7 @@ impl Together {
         self.frozen_to.load(Ordering::Acquire)
     }
 
-    /// Locks rotations that cover several families: see [`Together`].
+    /// Locks rotations that cover several families: see [`AtomicFlush`].
     pub fn freezing(&self) -> MutexGuard<'_, ()> {
         lock(&self.freezing)
     }
@@ -151,7 +151,7 @@ impl Tree {
     pub fn new(
         context: &Arc<Context>,
         space: &Arc<SpaceBudget>,
-        files: &Arc<Files>,
+        files: &Arc<KvFiles>,
         families: HashMap<FamilyId, Arc<Family>>,
     ) -> Tree {
         let snapshots = Arc::new(Snapshots::default());
@@ -169,8 +169,8 @@ impl Tree {
             snapshots,
             kept: Arc::default(),
             readers: Arc::default(),
-            together: Together::new(),
-            speed: SpeedTables::new(context),
+            together: AtomicFlush::new(),
+            speed: FastTierTables::new(context),
             space_sums,
             reads: ReadGate::new(context.process),
         }
@@ -222,9 +222,9 @@ impl Tree {
     ///
     /// # Errors
     /// Those of the manifest. If there is no room for the record, a later call writes it.
-    pub fn tell_ceiling(&self, has_guest: bool) -> Result<()> {
+    pub fn tell_ceiling(&self, has_secondary: bool) -> Result<()> {
         let told = self.files.manifest.state().store.space_ceiling;
-        if !has_guest && told.is_none() {
+        if !has_secondary && told.is_none() {
             return Ok(());
         }
         let Some(ceiling) = self.space.ceiling.to_tell(told.unwrap_or(u64::MAX)) else { return Ok(()) };

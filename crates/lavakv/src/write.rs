@@ -11,11 +11,11 @@ pub(crate) mod commit;
 pub(crate) mod fate;
 pub(crate) mod large_value;
 pub(crate) mod memtables;
-pub(crate) mod owned;
+pub(crate) mod pending_write;
 
 use crate::context::Context;
-use crate::context::drain::Drain;
-use crate::files::Files;
+use crate::context::drain::DrainRates;
+use crate::files::KvFiles;
 use crate::files::log::Log;
 use crate::large::Large;
 use crate::tree::Tree;
@@ -30,7 +30,7 @@ use store::space::SpaceBudget;
 pub(crate) struct WritePath {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
-    pub files: Arc<Files>,
+    pub files: Arc<KvFiles>,
     pub tree: Arc<Tree>,
     pub log: Arc<Log>,
     pub large: Arc<Large>,
@@ -39,7 +39,7 @@ pub(crate) struct WritePath {
 }
 
 impl WritePath {
-    pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>, drain: &Arc<Drain>) -> WritePath {
+    pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>, drain: &Arc<DrainRates>) -> WritePath {
         let memtables = Arc::new(Memtables::new(tree, log, large));
         WritePath {
             context: tree.context.clone(),

@@ -15,8 +15,8 @@
 use io::Env;
 use io::sim::SimEnv;
 use lavalog::disk::directory::{Block, LogRows};
-use lavalog::index::Part;
-use lavalog::logs::{GroupPlace, Logs};
+use lavalog::index::RecordsInFile;
+use lavalog::logs::{GroupPosition, Logs};
 use lavalog::lsn_set::Builder;
 use lavalog::ops::Op;
 use lavalog::{Durability, LogStore, Options, Source};
@@ -56,7 +56,7 @@ fn operations(clock: &Env, store: &LogStore) {
     time(clock, "seal and collection", TRIES, |n| {
         log.append(next + TRIES + n, &[7; 100], Durability::Buffered).unwrap();
         store.seal().unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
     });
 }
 
@@ -73,7 +73,7 @@ fn with_files(clock: &Env, files: u64) {
             log.append(next, &[7; 100], Durability::Buffered).unwrap();
             gone.append(lsn, &[7; 100], Durability::Buffered).unwrap();
             store.seal().unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
         println!("{size} files ({} groups are storage)", store.space().unwrap().stored.groups);
         operations(clock, &store);
@@ -85,7 +85,7 @@ fn with_files(clock: &Env, files: u64) {
     time(clock, "deletion of a log in all", 1, |_| store.delete_log("to be deleted").unwrap());
     let log = store.open_log("log").unwrap();
     time(clock, "trim of all", 1, |_| log.trim(log.last_lsn().unwrap().unwrap()).unwrap());
-    time(clock, "what is dead goes", 1, |_| store.settle().unwrap());
+    time(clock, "what is dead goes", 1, |_| store.wait_idle().unwrap());
 }
 
 /// Many logs, most of them empty.
@@ -120,7 +120,7 @@ fn seals(logs: u64) {
         log.set_metadata(&[5; 24], Durability::Buffered).unwrap();
     }
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     let (record, mut bytes, mut checkpoints, mut lsn) = ([7; 1000], 0, 0, 0);
     for _ in 0..SEALS {
         let sealed = store.statistics().sealed_groups;
@@ -130,7 +130,7 @@ fn seals(logs: u64) {
                 log.append(lsn, &record, Durability::Buffered).unwrap();
                 bytes += record.len() as u64;
                 if bytes % (1 << 20) < record.len() as u64 {
-                    store.settle().unwrap();
+                    store.wait_idle().unwrap();
                     if store.statistics().sealed_groups > sealed {
                         break 'group;
                     }
@@ -148,19 +148,19 @@ fn seals(logs: u64) {
 /// The index of one log with very many parts, each with ten records of its own file.
 fn with_parts(clock: &Env, parts: u64) {
     let filled = || {
-        let (mut logs, place) = (Logs::new(), GroupPlace { ltn: 1, at: 0 });
+        let (mut logs, place) = (Logs::new(), GroupPosition { ltn: 1, at: 0 });
         logs.apply(1, &Op::Create { log: 0, name: "log" }, place).unwrap();
         for n in 0..parts {
             let mut lsns = Builder::default();
             (10 * n..10 * n + 10).for_each(|lsn| lsns.push(lsn, 1000).unwrap());
             let blocks = vec![Block { first: 10 * n, offset: 0, len: 99 }];
             let rows = LogRows { log: 0, seqs: (n + 2, n + 2), lsns: lsns.build(), blocks };
-            logs.load(0, Part::of(Source::Cold(n), &rows).unwrap());
+            logs.load(0, RecordsInFile::of(Source::Cold(n), &rows).unwrap());
         }
         logs
     };
     println!("{parts} parts of one log: each is one hold of the lock of all logs");
-    let place = GroupPlace { ltn: 1, at: 0 };
+    let place = GroupPosition { ltn: 1, at: 0 };
     let mut logs = filled();
     time(clock, "trim of one part", 1000, |n| {
         logs.apply(parts + 9 + n, &Op::Trim { log: 0, below: 10 * n + 10 }, place).unwrap();

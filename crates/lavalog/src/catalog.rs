@@ -5,9 +5,9 @@
 //! readable until the last log has changed. So readers find every record at any time.
 
 use crate::entry::{Entry, LogId, Lsn, Source};
-use crate::index::Part;
+use crate::index::RecordsInFile;
 use crate::ledger::Usage;
-use crate::logs::{GroupPlace, Log, Logs, Moved};
+use crate::logs::{GroupPosition, Log, Logs, Moved};
 use crate::ops::Op;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{RwLock, RwLockReadGuard, rank, read, write};
@@ -49,7 +49,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `Corruption` for an operation on a log that was never created.
-    pub fn apply<'a>(&self, ops: impl Iterator<Item = (SeqNo, Op<'a>, GroupPlace)>) -> Result<()> {
+    pub fn apply<'a>(&self, ops: impl Iterator<Item = (SeqNo, Op<'a>, GroupPosition)>) -> Result<()> {
         let mut logs = write(&self.logs);
         for (seq, op, place) in ops {
             logs.apply(seq, &op, place)?;
@@ -103,8 +103,8 @@ impl Catalog {
 
     /// Replaces the recent records of a group by its index file. `logs` are the logs with recent
     /// records in the group; `parts` are the index file's parts for each log.
-    pub fn install(&self, ltn: u64, logs: &[LogId], parts: Vec<(LogId, Part)>) {
-        let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
+    pub fn install(&self, ltn: u64, logs: &[LogId], parts: Vec<(LogId, RecordsInFile)>) {
+        let mut parts: HashMap<LogId, RecordsInFile> = parts.into_iter().collect();
         for some in logs.chunks(LOGS_AT_ONCE) {
             let some: Vec<_> = some.iter().map(|log| (*log, parts.remove(log))).collect();
             write(&self.logs).install(ltn, some);

@@ -12,19 +12,19 @@ use crate::catalog::Catalog;
 use crate::disk::directory::{Directory, LogRows};
 use crate::entry::{Entry, LogId, Source};
 use crate::files::{RowFile, RowFiles};
-use crate::foundation::Foundation;
+use crate::full_volume::FullVolume;
 use crate::hold::MovingRight;
-use crate::index::Part;
+use crate::index::RecordsInFile;
 use crate::log_writer::LogWriter;
 use crate::logs::Moved;
 use crate::lsn_set::{LsnSet, Size};
-use crate::manifest::{FileMeta, Role, Step, commit};
-use crate::pick::{Company, FileFacts, Pick};
+use crate::manifest::{FileMeta, FileRole, LogEdit, commit};
+use crate::pick::{ColdClass, FileFacts, Pick};
+use crate::rebuild_queue::RebuildQueue;
 use crate::records::Records;
-use crate::room::Room;
 use crate::space::Reserve;
+use crate::store_handles::StoreHandles;
 use crate::to_collect::ToCollect;
-use crate::to_remake::Remakes;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use outputs::Outputs;
@@ -63,13 +63,13 @@ struct Stored {
 
 /// Tracks storage files, chooses files to collect, and drops them.
 pub(crate) struct Collector {
-    store: Arc<Foundation>,
+    store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
     records: Arc<Records>,
     rows: Arc<RowFiles>,
-    remakes: Arc<Remakes>,
+    remakes: Arc<RebuildQueue>,
     log: Arc<LogWriter>,
-    room: Arc<Room>,
+    room: Arc<FullVolume>,
     reserve: Arc<Reserve>,
     /// Guards the sets of sealed groups and collectable files.
     stored: Mutex<Stored, rank::RecordCollection>,
@@ -80,9 +80,9 @@ pub(crate) struct Collector {
 pub(crate) struct CollectorParts {
     pub records: Arc<Records>,
     pub rows: Arc<RowFiles>,
-    pub remakes: Arc<Remakes>,
+    pub remakes: Arc<RebuildQueue>,
     pub log: Arc<LogWriter>,
-    pub room: Arc<Room>,
+    pub room: Arc<FullVolume>,
     pub reserve: Arc<Reserve>,
 }
 
@@ -90,7 +90,7 @@ impl Collector {
     /// Creates the collector over these components. `damaged` are the files that the open could not
     /// read; `kept` are the sealed groups, each with its lowest sequence number.
     pub fn new(
-        store: &Arc<Foundation>,
+        store: &Arc<StoreHandles>,
         catalog: &Arc<Catalog>,
         parts: CollectorParts,
         damaged: BTreeSet<Source>,
@@ -168,9 +168,9 @@ impl Collector {
         let cannot = |source: &Source| stored.damaged.contains(source) || self.remakes.is_in_memory(*source);
         let Some(source) = file.source().filter(|source| !cannot(source)) else { return };
         let (bytes, age, generation) = match file.role {
-            Role::Index { ltn } => (group_len + file.len, ltn, 0),
-            Role::Cold { generation } => (file.len, file.number, generation),
-            Role::Checkpoint => return,
+            FileRole::Index { ltn } => (group_len + file.len, ltn, 0),
+            FileRole::Cold { generation } => (file.len, file.number, generation),
+            FileRole::Checkpoint => return,
         };
         let usage = self.catalog.view().ledger().usage(source);
         let facts = FileFacts { source, bytes, written: usage.written, live: usage.live, age, generation };
@@ -184,7 +184,7 @@ impl Collector {
         let groups: HashMap<u64, u64> = groups.map(|group| (group.ltn, group.len)).collect();
         for file in self.store.manifest.state().files.values() {
             match file.role {
-                Role::Index { ltn } => {
+                FileRole::Index { ltn } => {
                     groups.get(&ltn).iter().for_each(|len| self.may_collect(file, **len));
                 }
                 _ => self.may_collect(file, 0),
@@ -219,7 +219,7 @@ impl Collector {
             })
             .collect();
         let remove = rows.iter().map(|file| file.number).collect();
-        let step = Step { floor: None, remove, add: add.clone() };
+        let step = LogEdit { floor: None, remove, add: add.clone() };
         // The trims and truncations that made records dead must become durable before the records
         // are removed.
         self.log.sync()?;
@@ -350,8 +350,12 @@ impl Copy {
         }
         rows.sort_unstable_by_key(|(_, row)| row.lsn);
         let is_trimmed = collector.catalog.view().get(log).is_none_or(|log| log.live().trimmed_below() > 0);
-        let company =
-            Company::of(self.outputs.generation(), live, is_trimmed, collector.store.options.longest_group());
+        let company = ColdClass::of(
+            self.outputs.generation(),
+            live,
+            is_trimmed,
+            collector.store.options.longest_group(),
+        );
         let (mut bytes, mut ahead) = (Vec::new(), ReadAhead::new(AHEAD_BYTES));
         for (source, row) in rows {
             bytes.clear();
@@ -364,8 +368,8 @@ impl Copy {
 }
 
 /// Returns the change of each log by this collection. `parts` are the logs' parts of the outputs.
-fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, Part)>) -> Vec<Moved> {
-    let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
+fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, RecordsInFile)>) -> Vec<Moved> {
+    let mut parts: HashMap<LogId, RecordsInFile> = parts.into_iter().collect();
     let from = |log: LogId| {
         let of_log =
             inputs.iter().filter_map(move |input| Some((input.source, input.directory.log(log)?.low()?)));

@@ -29,9 +29,9 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use store::commit::{Lane, LogFindings, LoggedBatch};
 use store::copy::{Copy, LaneCopy};
-use store::guest::{Copies, Held};
-use store::manifest::{Engine, LogGroupMeta, State};
+use store::manifest::{Engine, LogGroupMeta, ManifestState};
 use store::names;
+use store::secondary_engine::{CopyHold, CopySource};
 
 /// Space left at the end of a copied group for the pages that confirm its end.
 const SLACK_BYTES: u64 = 64 << 10;
@@ -56,8 +56,8 @@ impl CoreCopies {
     }
 }
 
-impl Copies for CoreCopies {
-    fn hold(&self, cancel: Option<&Cancel>) -> Result<Box<dyn Held>> {
+impl CopySource for CoreCopies {
+    fn hold(&self, cancel: Option<&Cancel>) -> Result<Box<dyn CopyHold>> {
         let core = self.0.upgrade();
         let core =
             core.unwrap_or_else(|| unreachable!("its background has it, as long as the store is open"));
@@ -107,7 +107,7 @@ impl HeldFiles {
     }
 
     /// Links the sealed groups.
-    fn link_groups(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
+    fn link_groups(&self, copy: &Copy, state: &ManifestState) -> Result<Vec<LogGroupMeta>> {
         let lane = &self.core.store.lane;
         let unshared = state.log_groups.retained(Lane::LOG).filter(|group| !group.shared);
         let unshared: Vec<u64> = unshared.map(|group| group.ltn).collect();
@@ -128,7 +128,7 @@ impl HeldFiles {
     }
 
     /// Rewrites the batches of the replayable groups.
-    fn copy_end(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
+    fn copy_end(&self, copy: &Copy, state: &ManifestState) -> Result<Vec<LogGroupMeta>> {
         let core = &self.core;
         // After the sync, all batches below the moment are in the group files.
         core.log.sync()?;
@@ -175,12 +175,12 @@ impl HeldFiles {
     }
 }
 
-impl Held for HeldFiles {
+impl CopyHold for HeldFiles {
     fn mark(&mut self) {
         self.end = self.core.log.next_seq();
     }
 
-    fn copy(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
+    fn copy(&self, copy: &Copy, state: &ManifestState) -> Result<Vec<LogGroupMeta>> {
         let mut groups = self.link_groups(copy, state)?;
         groups.extend(self.copy_end(copy, state)?);
         Ok(groups)

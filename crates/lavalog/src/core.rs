@@ -4,43 +4,43 @@
 use crate::appliers::Appliers;
 use crate::catalog::Catalog;
 use crate::collect::Collector;
-use crate::foundation::Foundation;
-use crate::hold::Moves;
+use crate::full_volume::FullVolume;
+use crate::hold::MoveLock;
+use crate::index_rebuild::IndexRebuilder;
 use crate::log_writer::LogWriter;
 use crate::reader::Reader;
 use crate::records::Records;
-use crate::remake::Remaker;
-use crate::room::Room;
 use crate::seal::Sealer;
+use crate::store_handles::StoreHandles;
 use crate::write::WritePath;
 use base::histogram::Distribution;
 use std::sync::Arc;
 use store::Store;
 use store::context::Context;
-use store::guest::Relieve;
+use store::secondary_engine::RequestFlush;
 
 /// Owner of the parts of the store outside the record lane.
-pub(crate) enum Roof {
+pub(crate) enum StoreOwner {
     /// This engine, which opened the store.
     Own(Store),
     /// The host engine, which this engine can ask to release log space.
-    Host(Relieve),
+    Host(RequestFlush),
     /// No engine: the store is open read-only.
     Reader(Reader),
 }
 
 pub(crate) struct Core {
-    pub store: Arc<Foundation>,
-    pub roof: Roof,
+    pub store: Arc<StoreHandles>,
+    pub roof: StoreOwner,
     pub catalog: Arc<Catalog>,
     pub records: Arc<Records>,
     pub log: Arc<LogWriter>,
     pub writes: WritePath,
-    pub moves: Arc<Moves>,
-    pub room: Arc<Room>,
+    pub moves: Arc<MoveLock>,
+    pub room: Arc<FullVolume>,
     pub collector: Arc<Collector>,
     pub sealer: Arc<Sealer>,
-    pub remaker: Arc<Remaker>,
+    pub remaker: Arc<IndexRebuilder>,
     pub appliers: Appliers,
 }
 
@@ -59,7 +59,7 @@ impl Core {
     /// Returns the read-only state, if the store is open read-only.
     pub fn reader(&self) -> Option<&Reader> {
         match &self.roof {
-            Roof::Reader(reader) => Some(reader),
+            StoreOwner::Reader(reader) => Some(reader),
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use crate::disk::directory::{Block, Directory, LogRows};
 use crate::disk::{prefetched, recorded};
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index_file::IndexFile;
-use crate::manifest::{FileMeta, Role, State};
+use crate::manifest::{FileMeta, FileRole, LogManifestState};
 use base::sync::{RwLock, rank, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{Access, ReadFile};
@@ -53,7 +53,7 @@ impl RowFile {
     fn over(context: &Context, meta: &FileMeta, file: Arc<dyn ReadFile>) -> Result<(RowFile, Directory)> {
         let file = recorded::up_to(file, meta.len);
         match meta.role {
-            Role::Index { ltn } => {
+            FileRole::Index { ltn } => {
                 let (file, directory) = IndexFile::open(file, meta.number, meta.uid)?;
                 if file.head().ltn != ltn {
                     let why = format!(
@@ -64,11 +64,13 @@ impl RowFile {
                 }
                 Ok((RowFile::Index(Arc::new(file)), directory))
             }
-            Role::Cold { .. } => {
+            FileRole::Cold { .. } => {
                 let (file, directory) = ColdFile::open(file, meta.number, meta.uid)?;
                 Ok((RowFile::Cold(Arc::new(file)), directory))
             }
-            Role::Checkpoint => unreachable!("a checkpoint has no source, by which files are asked for rows"),
+            FileRole::Checkpoint => {
+                unreachable!("a checkpoint has no source, by which files are asked for rows")
+            }
         }
     }
 
@@ -102,7 +104,7 @@ pub(crate) struct RowFiles {
 
 impl RowFiles {
     /// Registers the files of a manifest state. At most `open_max` are open at once.
-    pub fn new(context: &Arc<Context>, state: &State, open_max: usize) -> RowFiles {
+    pub fn new(context: &Arc<Context>, state: &LogManifestState, open_max: usize) -> RowFiles {
         let known = state.files.values().filter_map(|meta| Some((meta.source()?, *meta))).collect();
         let open = OpenFiles::new(open_max);
         open.share(&context.volumes.directory().descriptors, LOG_PARTS);

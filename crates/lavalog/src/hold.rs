@@ -12,7 +12,7 @@ use std::sync::Arc;
 use store::context::Context;
 
 /// The right to move groups, which one job or one hold has at a time.
-pub(crate) struct Moves {
+pub(crate) struct MoveLock {
     context: Arc<Context>,
     /// Guards the right to move groups.
     turn: Mutex<Turn, rank::RecordMoves>,
@@ -28,15 +28,15 @@ struct Turn {
 }
 
 /// The right of a job to move groups, released on drop.
-pub(crate) struct MovingRight(Arc<Moves>);
+pub(crate) struct MovingRight(Arc<MoveLock>);
 
 /// A hold on the files of this engine, released on drop.
 #[derive(Debug)]
-pub(crate) struct Hold(Arc<Moves>);
+pub(crate) struct Hold(Arc<MoveLock>);
 
-impl Moves {
-    pub fn new(context: &Arc<Context>) -> Moves {
-        Moves { context: context.clone(), turn: Mutex::new(Turn::default()) }
+impl MoveLock {
+    pub fn new(context: &Arc<Context>) -> MoveLock {
+        MoveLock { context: context.clone(), turn: Mutex::new(Turn::default()) }
     }
 
     /// Claims the right for a job. Returns `None` if it is taken, or wanted for a hold.
@@ -66,10 +66,10 @@ impl Moves {
         self.hold_unless(None)
     }
 
-    /// Takes a hold as [`Moves::hold`] does, unless the token is cancelled first.
+    /// Takes a hold as [`MoveLock::hold`] does, unless the token is cancelled first.
     ///
     /// # Errors
-    /// The errors of [`Moves::hold`]; `Cancelled`.
+    /// The errors of [`MoveLock::hold`]; `Cancelled`.
     pub fn hold_unless(self: &Arc<Self>, cancel: Option<&Cancel>) -> Result<Hold> {
         let _waits = Waits::new(self);
         self.context.wait_until(|| {
@@ -86,7 +86,7 @@ impl Moves {
     }
 }
 
-impl std::fmt::Debug for Moves {
+impl std::fmt::Debug for MoveLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.turn.fmt(f)
     }
@@ -99,10 +99,10 @@ impl Drop for MovingRight {
 }
 
 /// Registration of a caller waiting for a hold.
-struct Waits<'m>(&'m Moves);
+struct Waits<'m>(&'m MoveLock);
 
 impl<'m> Waits<'m> {
-    fn new(moves: &'m Moves) -> Waits<'m> {
+    fn new(moves: &'m MoveLock) -> Waits<'m> {
         lock(&moves.turn).waiting_holds += 1;
         Waits(moves)
     }

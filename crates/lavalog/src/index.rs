@@ -2,10 +2,10 @@
 //!
 //! Two levels, after LavaStore (PVLDB 17(12), 3.3.1). *Recent* records, those in groups without an
 //! index file, have one packed entry each in memory (`recent`). For every other file with records
-//! of the log there is a [`Part`] (`parts`): the runs of LSNs in the file and the positions of the
-//! blocks with their rows. Blocks are read on demand. Sealing a group turns its recent records into
-//! a part ([`LogIndex::install`]). Garbage collection replaces the parts of the collected files by
-//! those of the outputs ([`LogIndex::relocate`]).
+//! of the log there is a [`RecordsInFile`] (`parts`): the runs of LSNs in the file and the
+//! positions of the blocks with their rows. Blocks are read on demand. Sealing a group turns its
+//! recent records into a part ([`LogIndex::install`]). Garbage collection replaces the parts of the
+//! collected files by those of the outputs ([`LogIndex::relocate`]).
 //!
 //! Each live LSN is in exactly one place. A trim, a truncation or a newer record removes an LSN
 //! from its place. When a part is installed, only the LSNs that are still in the replaced place
@@ -23,7 +23,7 @@ pub mod part;
 mod parts;
 mod recent;
 
-pub use part::Part;
+pub use part::RecordsInFile;
 
 use crate::disk::directory::Block;
 use crate::entry::{Entry, LogId, Lsn, Source};
@@ -35,7 +35,7 @@ use recent::{Item, Recent};
 
 /// Location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RecordLocation {
     /// The entry of the record itself.
     Record(Source, Entry),
     /// The block with the entry.
@@ -47,10 +47,10 @@ pub enum Found {
 pub struct Span {
     /// Lowest LSN.
     pub first: Lsn,
-    /// Highest LSN; equal to `first` for [`Found::Record`].
+    /// Highest LSN; equal to `first` for [`RecordLocation::Record`].
     pub last: Lsn,
     /// Their location.
-    pub found: Found,
+    pub found: RecordLocation,
 }
 
 /// Result of inserting a record.
@@ -120,17 +120,17 @@ impl LogIndex {
     }
 
     /// Returns the location of a record, if it exists.
-    pub fn get(&self, log: LogId, lsn: Lsn) -> Option<Found> {
+    pub fn get(&self, log: LogId, lsn: Lsn) -> Option<RecordLocation> {
         if lsn >= self.end {
             return None;
         }
         let recent = self.recent.iter().rev().find_map(|recent| {
             let item = recent.get(lsn)?;
-            Some(Found::Record(Source::Group(recent.ltn), entry_of(log, item)))
+            Some(RecordLocation::Record(Source::Group(recent.ltn), entry_of(log, item)))
         });
         recent.or_else(|| {
             let part = self.parts.of(lsn)?;
-            Some(Found::Block(part.source(), part.block_of(lsn)))
+            Some(RecordLocation::Block(part.source(), part.block_of(lsn)))
         })
     }
 
@@ -141,12 +141,12 @@ impl LogIndex {
             let spans = recent.items_from(from).map(move |item| Span {
                 first: item.lsn,
                 last: item.lsn,
-                found: Found::Record(Source::Group(recent.ltn), entry_of(log, item)),
+                found: RecordLocation::Record(Source::Group(recent.ltn), entry_of(log, item)),
             });
             Box::new(spans) as Stream<'_, Span>
         });
         let parts = self.parts.from(from).map(|part| {
-            let found = |block| Found::Block(part.source(), block);
+            let found = |block| RecordLocation::Block(part.source(), block);
             let spans = part.pieces_from(from);
             let spans = spans.map(move |(first, last, block)| Span { first, last, found: found(block) });
             (part.low(), Box::new(spans) as Stream<'_, Span>)
@@ -241,7 +241,13 @@ impl LogIndex {
     /// Replaces the recent records of a group by its index file, which was written from
     /// [`LogIndex::recent_in`]. `part` is the log's part of the file, if it has one. Only LSNs that
     /// are still live and at or above `floor` stay in the part. Returns false if some were dropped.
-    pub fn install(&mut self, ltn: u64, part: Option<Part>, floor: Lsn, ledger: &mut Ledger) -> bool {
+    pub fn install(
+        &mut self,
+        ltn: u64,
+        part: Option<RecordsInFile>,
+        floor: Lsn,
+        ledger: &mut Ledger,
+    ) -> bool {
         let at = self.recent.iter().position(|recent| recent.ltn == ltn);
         let Some(at) = at else { return part.is_none() };
         let recent = self.recent.remove(at);
@@ -266,7 +272,7 @@ impl LogIndex {
     pub fn take_in(&mut self, ltn: u64, rows: &[Entry]) -> Option<bool> {
         let source = Source::Group(ltn);
         let part = rows.iter().find_map(|row| self.parts.of(row.lsn).filter(|part| part.source() == source));
-        let Some(low) = part.map(Part::low) else { return Some(false) };
+        let Some(low) = part.map(RecordsInFile::low) else { return Some(false) };
         let part = self.parts.take(source, low)?;
         let mut recent = Recent::new(ltn);
         for row in rows.iter().filter(|row| part.set().contains(row.lsn)) {
@@ -286,7 +292,7 @@ impl LogIndex {
     pub fn relocate(
         &mut self,
         inputs: &[(Source, Lsn)],
-        part: Option<Part>,
+        part: Option<RecordsInFile>,
         floor: Lsn,
         ledger: &mut Ledger,
     ) -> bool {
@@ -314,7 +320,7 @@ impl LogIndex {
 
     /// Adds a part, restricted to the live LSNs. Returns its remaining size, and whether that is
     /// all of it.
-    fn replace(&mut self, part: Option<Part>, alive: &LsnSet) -> (Size, bool) {
+    fn replace(&mut self, part: Option<RecordsInFile>, alive: &LsnSet) -> (Size, bool) {
         let Some(mut part) = part else { return (Size::default(), true) };
         let set = part.set().intersection(alive);
         let (was, is) = (part.set().size(), set.size());
@@ -328,7 +334,7 @@ impl LogIndex {
     /// Adds a part from a file's directory, at open, before replay. For LSNs in common with an
     /// existing part, the part with the higher last sequence number wins. The caller removes
     /// trimmed and truncated records.
-    pub fn load(&mut self, mut part: Part, ledger: &mut Ledger) {
+    pub fn load(&mut self, mut part: RecordsInFile, ledger: &mut Ledger) {
         ledger.add(part.source(), part.set().size());
         let (Some(first), Some(last)) = (part.set().first(), part.set().last()) else { return };
         let met = self.parts.from(first).take_while(|there| there.low() <= last);
@@ -363,12 +369,12 @@ impl LogIndex {
     }
 
     /// Iterates over the parts.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> + '_ {
+    pub fn parts(&self) -> impl Iterator<Item = &RecordsInFile> + '_ {
         self.parts.iter()
     }
 
     /// Returns the part of a file whose lowest LSN of the log was `low`.
-    pub fn part_of(&self, source: Source, low: Lsn) -> Option<&Part> {
+    pub fn part_of(&self, source: Source, low: Lsn) -> Option<&RecordsInFile> {
         self.parts.of_file(source, low)
     }
 

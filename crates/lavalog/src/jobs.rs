@@ -2,16 +2,16 @@
 //! collection.
 
 use crate::collect::Collection;
-use crate::core::{Core, Roof};
+use crate::core::{Core, StoreOwner};
 use crate::hold::MovingRight;
+use crate::index_rebuild::RebuildJob;
 use crate::pick::Pick;
-use crate::remake::Remake;
 use crate::seal::Seal;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use store::commit::{Log, Task};
 use store::names::{self, FileKind};
-use store::run::{Duty, Job, JobClass, Progress, Work};
+use store::run::{Job, JobClass, Progress, Work, WorkerRole};
 
 /// A maintenance task of one log lane.
 struct LogJob {
@@ -55,7 +55,7 @@ impl Job for Relief {
     }
 
     fn step(&mut self) -> Result<Progress> {
-        let Roof::Host(relieve) = &self.core.roof else { return Ok(Progress::Done) };
+        let StoreOwner::Host(relieve) = &self.core.roof else { return Ok(Progress::Done) };
         if !relieve() {
             // A writer holds the host engine's lock, perhaps for as long as a sync. Retrying at
             // once would busy-wait.
@@ -113,7 +113,7 @@ impl Background {
             return Some(Box::new(Relief { core: core.clone(), ltn, _right: right }));
         }
         if core.remaker.has_to_remake() {
-            return Some(Box::new(Remake::new(&core.remaker, right)));
+            return Some(Box::new(RebuildJob::new(&core.remaker, right)));
         }
         Some(Box::new(Collection::new(&core.collector, to_collect()?, right)))
     }
@@ -138,7 +138,7 @@ impl Background {
         // Counted once and then decremented: there may be thousands.
         let mut waiting = core.sealer.waiting_groups();
         loop {
-            let is_short = core.store.lane.spares().ballast_is_short();
+            let is_short = core.store.lane.spares().reserved_is_short();
             let most = if is_short { WAITING_AT_OPEN_SHORT } else { WAITING_AT_OPEN_MAX };
             if waiting <= most {
                 return Ok(());
@@ -175,7 +175,7 @@ impl Background {
 
     fn free_where_short(&self) -> Result<()> {
         let core = &self.0;
-        while core.store.lane.spares().ballast_is_short()
+        while core.store.lane.spares().reserved_is_short()
             && let Some(Pick::Free(dead)) = core.collector.to_collect()
         {
             core.collector.free_dead(&dead)?;
@@ -218,7 +218,7 @@ impl Background {
 }
 
 impl Work for Background {
-    fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+    fn next(self: Arc<Self>, duty: WorkerRole, below: JobClass) -> Option<Box<dyn Job>> {
         if self.0.context().health.check_sound().is_err() {
             // No sync will run any more: asynchronous waiters must be completed with the error.
             self.0.store.lanes().for_each(|log| log.refuse_if_poisoned());

@@ -44,7 +44,6 @@
 
 mod appliers;
 mod applying;
-mod beside;
 mod catalog;
 pub mod checkpoint;
 pub mod cold;
@@ -54,11 +53,12 @@ mod core;
 pub mod disk;
 pub mod entry;
 mod files;
-mod foundation;
+mod full_volume;
 mod group_rows;
 mod hold;
 pub mod index;
 pub mod index_file;
+mod index_rebuild;
 mod jobs;
 pub mod ledger;
 pub mod limits;
@@ -72,33 +72,33 @@ pub mod ops;
 pub mod options;
 pub mod pick;
 mod reader;
+mod rebuild_queue;
 mod recent;
 mod records;
-mod remake;
 pub mod repair;
-mod room;
 pub mod scan;
 mod seal;
+mod secondary;
 mod space;
 pub mod space_report;
+mod store_handles;
 mod tails;
 mod times;
 mod to_collect;
-mod to_remake;
 pub mod verify;
 mod write;
 
 pub use applying::Applying;
-pub use beside::Beside;
 pub use entry::{Entry, LogId, Lsn, Source};
 pub use log_store::{BackgroundIo, LogBatch, LogHandle, LogStore, Statistics};
 pub use manifest::NAME;
 pub use options::Options;
 pub use repair::{
-    LostBatches, RecordOutcome, RepairBeside, RepairDamage, RepairGap, RepairOptions, RepairReport,
-    RepairedLog,
+    LostBatches, RecordOutcome, RepairDamage, RepairGap, RepairOptions, RepairReport, RepairedLog,
+    SecondaryLogRepair,
 };
 pub use scan::Scan;
+pub use secondary::SecondaryLogs;
 pub use space_report::Space;
 pub use store::commit::{Completion, Durability, Loggers};
 pub use store::engines::EngineSpace;

@@ -1,6 +1,6 @@
 //! The public API: a store of logs, one log, a batch.
 
-use crate::core::{Core, Roof};
+use crate::core::{Core, StoreOwner};
 use crate::entry::{LogId, Lsn};
 use crate::jobs::Background;
 use crate::ops::Op;
@@ -20,9 +20,9 @@ use store::context::Entered;
 use store::engines::{self, EngineSpace};
 use store::files::unfinished::Mark;
 use store::format::StoreFormat;
-use store::guest::HostWrite;
 use store::pacing::PaceReport;
 use store::run::{Checkpointer, Scheduler, Work};
+use store::secondary_engine::PrimaryWrite;
 
 /// A store of logs. Clones share the store. Dropping the last clone stops the background threads
 /// without closing the store; the next open recovers it.
@@ -80,7 +80,7 @@ impl Drop for Inner {
     }
 }
 
-/// Time for which [`LogStore::settle`] tolerates a full volume: long enough for several retries.
+/// Time for which [`LogStore::wait_idle`] tolerates a full volume: long enough for several retries.
 const NO_ROOM_NS: u64 = 1_000_000_000;
 
 /// The contents of a store of logs in numbers, and counters since it was opened.
@@ -328,14 +328,14 @@ impl LogStore {
         self.enter()?.1.writes.write_async(&batch.ops)
     }
 
-    /// Writes a batch together with a batch of the host engine ([`crate::Beside`]), atomically, in
-    /// one device write. `host` runs that engine's write, which passes its own batch to the given
-    /// sink once.
+    /// Writes a batch together with a batch of the host engine ([`crate::SecondaryLogs`]),
+    /// atomically, in one device write. `host` runs that engine's write, which passes its own batch
+    /// to the given sink once.
     ///
     /// # Errors
     /// The errors of [`LogStore::write`], and those of `host`.
-    pub fn write_carrying(&self, batch: &LogBatch<'_>, host: &mut HostWrite<'_>) -> Result<()> {
-        self.enter()?.1.writes.write_carrying(&batch.ops, host)
+    pub fn write_with_primary(&self, batch: &LogBatch<'_>, host: &mut PrimaryWrite<'_>) -> Result<()> {
+        self.enter()?.1.writes.write_with_primary(&batch.ops, host)
     }
 
     /// Makes all earlier writes durable.
@@ -402,7 +402,7 @@ impl LogStore {
     /// Raises the format of the store while reads and writes continue. Durable on return; does
     /// nothing if the store has the format already.
     ///
-    /// # Errors The errors of [`store::files::Files::upgrade`]; `ReadOnly`.
+    /// # Errors The errors of [`store::files::StoreFiles::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.enter()?.1.store.files.upgrade(format)
     }
@@ -470,7 +470,7 @@ impl LogStore {
     /// # Errors
     /// The error that stopped the store; `NoSpace` if the remaining work has no space; a temporary
     /// condition that persists, such as a lack of file descriptors.
-    pub fn settle(&self) -> Result<()> {
+    pub fn wait_idle(&self) -> Result<()> {
         self.here()?.store.check_writable()?;
         let (background, context) = (Background(self.core().clone()), self.core().context());
         // Retry jobs that failed for lack of space: there may be space by now.
@@ -500,14 +500,15 @@ impl LogStore {
     /// Closes the store even if other handles are alive. All earlier writes become durable, running
     /// calls complete or end early, later calls fail with `Closed`, and the directory can be opened
     /// again. A second call waits for the first and does nothing. For a secondary engine
-    /// ([`crate::Beside`]) it only makes all writes durable; the host engine closes the store.
+    /// ([`crate::SecondaryLogs`]) it only makes all writes durable; the host engine closes the
+    /// store.
     ///
     /// # Errors
     /// Errors of writing the log.
     pub fn end(&self) -> Result<()> {
         self.check_process()?;
         let core = self.core();
-        if let Roof::Host(_) = core.roof {
+        if let StoreOwner::Host(_) = core.roof {
             return core.context().check_open().and_then(|()| core.log.sync());
         }
         let mut ended = lock(&self.0.ending);
@@ -517,7 +518,7 @@ impl LogStore {
         core.context().shut();
         core.writes.tails().wake_all();
         self.0.stop();
-        let Roof::Own(store) = &core.roof else { return Ok(()) };
+        let StoreOwner::Own(store) = &core.roof else { return Ok(()) };
         let closed = store.close();
         core.store.lane.refuse_wanted(&store::context::closed());
         core.store.lane.stored().end();

@@ -9,19 +9,19 @@
 
 use crate::catalog::Catalog;
 use crate::entry::{self, LogId, Lsn};
-use crate::foundation::Foundation;
-use crate::index::Found;
-use crate::logs::{GroupPlace, Logs};
+use crate::index::RecordLocation;
+use crate::logs::{GroupPosition, Logs};
 use crate::manifest::TENANT;
 use crate::ops::{Batch, Op};
 use crate::recent::RecentRecords;
+use crate::store_handles::StoreHandles;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use store::commit::{Durability, Place, TenantId, Ticket};
+use store::commit::{Durability, LogAddress, TenantId, Ticket};
 use store::context::Counter;
-use store::guest::Carried;
+use store::secondary_engine::EmbeddedPrimaryBatch;
 
 /// Result of checking a batch.
 enum Admitted {
@@ -29,7 +29,7 @@ enum Admitted {
     Yes,
     /// The LSN of this operation is taken. With the look-up result and the value of
     /// [`crate::logs::GroupLogs::taken_in`].
-    Taken(usize, (Found, u64)),
+    Taken(usize, (RecordLocation, u64)),
 }
 
 /// Effects of the earlier operations of a batch on one log.
@@ -78,11 +78,11 @@ fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted
 }
 
 /// Outcome of an attempt to write a batch.
-pub(crate) enum Tried {
+pub(crate) enum AppendOutcome {
     /// The batch is in the log and applied.
     Written(Ticket),
     /// The LSN of this operation is taken.
-    Taken(usize, (Found, u64)),
+    Taken(usize, (RecordLocation, u64)),
     /// No log group has space for a batch of this many bytes.
     NoGroup(usize),
 }
@@ -95,32 +95,32 @@ struct Order {
 }
 
 pub(crate) struct LogWriter {
-    store: Arc<Foundation>,
+    store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
     recent: Arc<RecentRecords>,
     /// Guards the order of operations.
     order: Mutex<Order, rank::RecordOrder>,
     /// Guards the groups with embedded batches, each with its highest embedded sequence number.
-    carried: Mutex<BTreeMap<u64, SeqNo>, rank::RecordCarried>,
+    embedded: Mutex<BTreeMap<u64, SeqNo>, rank::RecordCarried>,
     appends: Counter,
     append_bytes: Counter,
 }
 
 impl LogWriter {
-    /// Continues after replay. `carried`: the groups with embedded batches.
+    /// Continues after replay. `embedded`: the groups with embedded batches.
     pub fn new(
-        store: &Arc<Foundation>,
+        store: &Arc<StoreHandles>,
         catalog: &Arc<Catalog>,
         recent: &Arc<RecentRecords>,
         next_seq: SeqNo,
-        carried: BTreeMap<u64, SeqNo>,
+        embedded: BTreeMap<u64, SeqNo>,
     ) -> LogWriter {
         LogWriter {
             store: store.clone(),
             catalog: catalog.clone(),
             recent: recent.clone(),
             order: Mutex::new(Order { next_seq }),
-            carried: Mutex::new(carried),
+            embedded: Mutex::new(embedded),
             appends: Counter::default(),
             append_bytes: Counter::default(),
         }
@@ -155,15 +155,15 @@ impl LogWriter {
     /// Returns the first group with an embedded batch that the host engine has not flushed. This
     /// group and all later ones must remain replayable.
     pub fn held_from(&self) -> Option<u64> {
-        if lock(&self.carried).is_empty() {
+        if lock(&self.embedded).is_empty() {
             return None;
         }
         let floors = self.store.lane.floors().all(&self.store.manifest.state().store);
         let floor =
             floors.iter().find(|(tenant, _)| *tenant == TenantId::FIRST).map_or(0, |(_, floor)| *floor);
-        let mut carried = lock(&self.carried);
-        carried.retain(|_, last| *last >= floor);
-        carried.first_key_value().map(|(ltn, _)| *ltn)
+        let mut embedded = lock(&self.embedded);
+        embedded.retain(|_, last| *last >= floor);
+        embedded.first_key_value().map(|(ltn, _)| *ltn)
     }
 
     /// Attempts to write a batch once: checks the operations that are not in `done` and appends
@@ -175,16 +175,16 @@ impl LogWriter {
         &self,
         ops: &[Op<'_>],
         done: &BTreeSet<usize>,
-        carried: Option<&Carried<'_>>,
+        embedded: Option<&EmbeddedPrimaryBatch<'_>>,
         durability: Durability,
-    ) -> Result<Tried> {
+    ) -> Result<AppendOutcome> {
         let mut order = lock(&self.order);
         let admitted = admit(&self.catalog.view(), ops, done)?;
         match admitted {
-            Admitted::Taken(i, found) => Ok(Tried::Taken(i, found)),
+            Admitted::Taken(i, found) => Ok(AppendOutcome::Taken(i, found)),
             Admitted::Yes => {
                 let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
-                self.append(&mut order, left.map(|(_, op)| *op), carried, durability)
+                self.append(&mut order, left.map(|(_, op)| *op), embedded, durability)
             }
         }
     }
@@ -194,7 +194,7 @@ impl LogWriter {
     /// # Errors
     /// `AlreadyExists`, `InvalidArgument` and `TooLarge` for the name: nothing was written. Errors
     /// of writing the log.
-    pub fn create(&self, name: &str, durability: Durability) -> Result<(Tried, LogId)> {
+    pub fn create(&self, name: &str, durability: Durability) -> Result<(AppendOutcome, LogId)> {
         let mut order = lock(&self.order);
         let log = {
             let logs = self.catalog.view();
@@ -236,11 +236,11 @@ impl LogWriter {
         &self,
         order: &mut Order,
         ops: impl Iterator<Item = Op<'a>> + Clone,
-        carried: Option<&Carried<'a>>,
+        embedded: Option<&EmbeddedPrimaryBatch<'a>>,
         durability: Durability,
-    ) -> Result<Tried> {
+    ) -> Result<AppendOutcome> {
         let (mut batch, mut offsets) =
-            (carried.map_or_else(|| Ok(Batch::new()), Batch::carrying)?, Vec::new());
+            (embedded.map_or_else(|| Ok(Batch::new()), Batch::carrying)?, Vec::new());
         // The embedded batch takes a sequence number.
         let own = batch.count() as u64;
         for op in ops.clone() {
@@ -253,7 +253,7 @@ impl LogWriter {
         let appended =
             self.store.lane.append_placed(TENANT, &batch.pieces(), (first_seq, last_seq), durability);
         let (ticket, place) = match appended {
-            Err(e) if e.kind() == ErrorKind::Busy => return Ok(Tried::NoGroup(batch.len())),
+            Err(e) if e.kind() == ErrorKind::Busy => return Ok(AppendOutcome::NoGroup(batch.len())),
             Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => return Err(e),
             // It is unknown whether the batch is in the log.
             appended => appended.inspect_err(|e| health.poison(e))?,
@@ -265,21 +265,21 @@ impl LogWriter {
             (records, record_bytes) = (records + 1, record_bytes + bytes.len() as u64);
             Some((place_of(place.at(*offset)), bytes))
         }));
-        if let Some(carried) = carried {
-            let mut groups = lock(&self.carried);
+        if let Some(embedded) = embedded {
+            let mut groups = lock(&self.embedded);
             let last = groups.entry(place.ltn).or_default();
-            *last = carried.seqs.1.max(*last);
+            *last = embedded.seqs.1.max(*last);
         }
         let placed = (first_seq + own..).zip(ops).zip(offsets);
         let placed = placed.map(|((seq, op), offset)| (seq, op, place_of(place.at(offset))));
         self.catalog.apply(placed).inspect_err(|e| health.poison(e))?;
         self.appends.add(records);
         self.append_bytes.add(record_bytes);
-        Ok(Tried::Written(ticket))
+        Ok(AppendOutcome::Written(ticket))
     }
 }
 
 /// Converts a position of the log into a position of the index.
-pub(crate) fn place_of(place: Place) -> GroupPlace {
-    GroupPlace { ltn: place.ltn, at: entry::at(place.block, place.pos) }
+pub(crate) fn place_of(place: LogAddress) -> GroupPosition {
+    GroupPosition { ltn: place.ltn, at: entry::at(place.block, place.pos) }
 }

@@ -40,7 +40,7 @@ pub use registry::Registry;
 
 use crate::checkpoint::SavedLog;
 use crate::entry::{Entry, LogId, Lsn, Source};
-use crate::index::{Inserted, Part};
+use crate::index::{Inserted, RecordsInFile};
 use crate::ledger::{Ledger, Usage};
 use crate::ops::Op;
 use base::{Error, Result, SeqNo};
@@ -68,12 +68,12 @@ pub struct Moved {
     /// The collected files, each with the log's lowest LSN in it when the file was written.
     pub from: Vec<(Source, Lsn)>,
     /// The log's part of the file that replaces them.
-    pub to: Option<Part>,
+    pub to: Option<RecordsInFile>,
 }
 
 /// Position of an operation's bytes in a log group ([`crate::entry::at`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupPlace {
+pub struct GroupPosition {
     /// Segment number (LTN) of the group.
     pub ltn: u64,
     /// Position in the group.
@@ -122,7 +122,7 @@ impl Logs {
     ///
     /// # Errors
     /// `Corruption` for an operation on a log that was never created.
-    pub fn apply(&mut self, seq: SeqNo, op: &Op<'_>, place: GroupPlace) -> Result<()> {
+    pub fn apply(&mut self, seq: SeqNo, op: &Op<'_>, place: GroupPosition) -> Result<()> {
         let id = op.log();
         if let Op::Create { name, .. } = op {
             self.registry.create(id, name, seq);
@@ -164,7 +164,7 @@ impl Logs {
 
     /// Adds an index entry as [`Logs::apply`] does for an append, but without the record's bytes.
     /// For repair.
-    pub(crate) fn claim(&mut self, entry: &Entry, place: GroupPlace) {
+    pub(crate) fn claim(&mut self, entry: &Entry, place: GroupPosition) {
         if let Some(log) = self.registry.get_mut(entry.log) {
             let entry = Entry { at: place.at, ..*entry };
             log.append(place.ltn, &entry, &mut self.ledger);
@@ -192,7 +192,7 @@ impl Logs {
 
     /// Replaces the recent records of a group by the parts of its index file, for some of the logs
     /// with such records. The caller calls [`Logs::installed`] after the last log.
-    pub fn install(&mut self, ltn: u64, logs: impl IntoIterator<Item = (LogId, Option<Part>)>) {
+    pub fn install(&mut self, ltn: u64, logs: impl IntoIterator<Item = (LogId, Option<RecordsInFile>)>) {
         for (id, part) in logs {
             if let Some(log) = self.registry.get_mut(id) {
                 log.live_mut().install(ltn, part, &mut self.ledger);
@@ -275,7 +275,7 @@ impl Logs {
     /// Loads the log's part of a file at open, after the checkpoint and before replay. Returns
     /// false if the log does not exist. Then it was deleted, or it is younger than the checkpoint
     /// and the group of the file must be replayed.
-    pub fn load(&mut self, id: LogId, part: Part) -> bool {
+    pub fn load(&mut self, id: LogId, part: RecordsInFile) -> bool {
         let Some(log) = self.registry.get_mut(id) else { return false };
         log.load(part, &mut self.ledger);
         true

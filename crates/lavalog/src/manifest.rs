@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The store lists the files as well, for opens without this engine ([`commit`] derives both lists
-//! from one [`Step`]). The store also lists the sealed log groups.
+//! from one [`LogEdit`]). The store also lists the sealed log groups.
 //!
 //! Invariants: there are at most two checkpoints, which are copies of each other added by one step,
 //! and at most one index file per group. Everything below the floor is available without replay,
@@ -19,7 +19,7 @@ use base::{Error, Result, SeqNo, Uid};
 use store::IdMap;
 use store::commit::TenantId;
 use store::field::{damaged, flags, newer, number, numbers, put_numbers, sequence, small};
-use store::manifest::{Commit, Engine, EngineFile, EngineId, Ground, Record, State as StoreState};
+use store::manifest::{Commit, Engine, EngineFile, EngineId, ManifestState, Record, StateBuilder};
 use store::names::FileKind;
 use store::volumes::Volume;
 
@@ -31,7 +31,7 @@ pub const CHECKPOINTS: usize = 2;
 
 /// Role of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum FileRole {
     /// Index of a log group.
     Index {
         /// Segment number (LTN) of the group.
@@ -46,13 +46,13 @@ pub enum Role {
     },
 }
 
-impl Role {
+impl FileRole {
     /// Returns the number of the role in file names.
     pub fn kind(self) -> u8 {
         match self {
-            Role::Index { .. } => 1,
-            Role::Checkpoint => 2,
-            Role::Cold { .. } => 3,
+            FileRole::Index { .. } => 1,
+            FileRole::Checkpoint => 2,
+            FileRole::Cold { .. } => 3,
         }
     }
 }
@@ -67,7 +67,7 @@ pub struct FileMeta {
     /// Length of the file, bytes.
     pub len: u64,
     /// Role of the file.
-    pub role: Role,
+    pub role: FileRole,
 }
 
 impl FileMeta {
@@ -79,9 +79,9 @@ impl FileMeta {
     /// Returns the source that the file's rows refer to; `None` for a checkpoint.
     pub fn source(&self) -> Option<Source> {
         match self.role {
-            Role::Index { ltn } => Some(Source::Group(ltn)),
-            Role::Cold { .. } => Some(Source::Cold(self.number)),
-            Role::Checkpoint => None,
+            FileRole::Index { ltn } => Some(Source::Group(ltn)),
+            FileRole::Cold { .. } => Some(Source::Cold(self.number)),
+            FileRole::Checkpoint => None,
         }
     }
 
@@ -91,9 +91,9 @@ impl FileMeta {
         out.extend_from_slice(&self.uid.0);
         put_varint(out, self.len);
         match self.role {
-            Role::Index { ltn } => put_varint(out, ltn),
-            Role::Cold { generation } => put_varint(out, generation.into()),
-            Role::Checkpoint => {}
+            FileRole::Index { ltn } => put_varint(out, ltn),
+            FileRole::Cold { generation } => put_varint(out, generation.into()),
+            FileRole::Checkpoint => {}
         }
     }
 
@@ -101,9 +101,9 @@ impl FileMeta {
         let kind = r.u8()?;
         let (file, uid, len) = (number(r)?, Uid(r.array()?), r.varint()?);
         let role = match kind {
-            1 => Role::Index { ltn: number(r)? },
-            2 => Role::Checkpoint,
-            3 => Role::Cold { generation: small(r)? },
+            1 => FileRole::Index { ltn: number(r)? },
+            2 => FileRole::Checkpoint,
+            3 => FileRole::Cold { generation: small(r)? },
             kind => return Err(newer(format!("kind {kind} of files of LavaLog"))),
         };
         Ok(FileMeta { number: file, uid, len, role })
@@ -117,7 +117,7 @@ pub fn file_name(number: u64, kind: u8) -> String {
 
 /// The engine's part of a manifest edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct LogEdit {
     /// New start of replay.
     pub floor: Option<SeqNo>,
     /// Removed files, by number.
@@ -128,7 +128,7 @@ pub struct Step {
 
 /// The engine's part of the manifest's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct LogManifestState {
     /// Start of replay: nothing below this sequence number is needed from the log.
     pub floor: SeqNo,
     /// Files by number.
@@ -139,7 +139,7 @@ pub struct State {
     checkpoints: Vec<u64>,
 }
 
-impl State {
+impl LogManifestState {
     /// Iterates over the copies of the checkpoint.
     pub fn checkpoints(&self) -> impl Iterator<Item = FileMeta> + '_ {
         self.checkpoints.iter().filter_map(|number| self.files.get(number).copied())
@@ -156,9 +156,9 @@ impl State {
 
     fn remove(&mut self, number: u64) -> Result<()> {
         match self.files.remove(&number).map(|file| file.role) {
-            Some(Role::Index { ltn }) => drop(self.index_of.remove(&ltn)),
-            Some(Role::Checkpoint) => self.checkpoints.retain(|copy| *copy != number),
-            Some(Role::Cold { .. }) => {}
+            Some(FileRole::Index { ltn }) => drop(self.index_of.remove(&ltn)),
+            Some(FileRole::Checkpoint) => self.checkpoints.retain(|copy| *copy != number),
+            Some(FileRole::Cold { .. }) => {}
             None => return contradiction(format!("there is no file {number}")),
         }
         Ok(())
@@ -166,12 +166,12 @@ impl State {
 
     fn add(&mut self, file: &FileMeta) -> Result<()> {
         let twice = match file.role {
-            Role::Checkpoint => {
+            FileRole::Checkpoint => {
                 self.checkpoints.push(file.number);
                 self.checkpoints.len() > CHECKPOINTS
             }
-            Role::Cold { .. } => false,
-            Role::Index { ltn } => self.index_of.insert(ltn, file.number).is_some(),
+            FileRole::Cold { .. } => false,
+            FileRole::Index { ltn } => self.index_of.insert(ltn, file.number).is_some(),
         };
         match twice || self.files.insert(file.number, *file).is_some() {
             true => contradiction(format!("file {} is one too many", file.name())),
@@ -186,7 +186,7 @@ pub enum LavaLog {}
 
 /// Builds a commit from an edit of the engine and the store's records: the file list derived from
 /// the edit, and the caller's `records`.
-pub fn commit(step: Step, mut records: Vec<Record>) -> Commit<LavaLog> {
+pub fn commit(step: LogEdit, mut records: Vec<Record>) -> Commit<LavaLog> {
     let engine = LavaLog::ID;
     records.extend(step.remove.iter().map(|&number| Record::RemoveEngineFile { engine, number }));
     records.extend(step.add.iter().map(|file| Record::AddEngineFile {
@@ -207,15 +207,15 @@ impl Engine for LavaLog {
     const ID: EngineId = EngineId(1);
     const NAME: &'static str = NAME;
     const FORMAT: u32 = 1;
-    type State = State;
-    type Edit = Step;
+    type State = LogManifestState;
+    type Edit = LogEdit;
 
-    fn empty() -> State {
-        State { floor: 1, files: IdMap::new(), index_of: IdMap::new(), checkpoints: Vec::new() }
+    fn empty() -> LogManifestState {
+        LogManifestState { floor: 1, files: IdMap::new(), index_of: IdMap::new(), checkpoints: Vec::new() }
     }
 
-    fn encode(step: &Step) -> Vec<u8> {
-        if *step == Step::default() {
+    fn encode(step: &LogEdit) -> Vec<u8> {
+        if *step == LogEdit::default() {
             return Vec::new();
         }
         let mut out = vec![u8::from(step.floor.is_some())];
@@ -226,22 +226,26 @@ impl Engine for LavaLog {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Step> {
+    fn decode(bytes: &[u8]) -> Result<LogEdit> {
         let mut r = Reader::new(bytes);
         if r.is_empty() {
-            return Ok(Step::default());
+            return Ok(LogEdit::default());
         }
         let floor = if flags(&mut r, 1)? == 1 { Some(sequence(&mut r)?) } else { None };
         let remove = numbers(&mut r)?;
         let count = r.length(r.rest().len())?;
         let add = (0..count).map(|_| FileMeta::take(&mut r)).collect::<Result<_>>()?;
         match r.is_empty() {
-            true => Ok(Step { floor, remove, add }),
+            true => Ok(LogEdit { floor, remove, add }),
             false => Err(newer("a step of LavaLog with more behind it")),
         }
     }
 
-    fn apply(state: &State, step: &Step, ground: &mut Ground<'_>) -> Result<State> {
+    fn apply(
+        state: &LogManifestState,
+        step: &LogEdit,
+        ground: &mut StateBuilder<'_>,
+    ) -> Result<LogManifestState> {
         let mut next = state.clone();
         if let Some(floor) = step.floor {
             if floor < state.floor {
@@ -255,12 +259,12 @@ impl Engine for LavaLog {
         Ok(next)
     }
 
-    fn snapshot(state: &State) -> Step {
+    fn snapshot(state: &LogManifestState) -> LogEdit {
         let floor = Some(state.floor).filter(|floor| *floor > 1);
-        Step { floor, remove: Vec::new(), add: state.files.values().copied().collect() }
+        LogEdit { floor, remove: Vec::new(), add: state.files.values().copied().collect() }
     }
 
-    fn verify(state: &State, store: &StoreState) -> Result<()> {
+    fn verify(state: &LogManifestState, store: &ManifestState) -> Result<()> {
         let listed = store.engines.iter().find(|engine| engine.id == LavaLog::ID);
         let listed = |number: &u64| listed.as_ref().and_then(|engine| engine.files.get(number));
         for (number, file) in state.files.iter() {
@@ -273,11 +277,11 @@ impl Engine for LavaLog {
         Ok(())
     }
 
-    fn floor(state: &State) -> SeqNo {
+    fn floor(state: &LogManifestState) -> SeqNo {
         state.floor
     }
 
-    fn describe(state: &State) -> String {
+    fn describe(state: &LogManifestState) -> String {
         let mut out = format!("LavaLog from {}\n", state.floor);
         state.files.values().for_each(|file| out += &format!("{}\n", described(file)));
         out
@@ -294,9 +298,9 @@ impl Engine for LavaLog {
 
 fn described(file: &FileMeta) -> String {
     let role = match file.role {
-        Role::Index { ltn } => format!("index of group {ltn}"),
-        Role::Checkpoint => "checkpoint".to_owned(),
-        Role::Cold { generation } => format!("cold, copied {generation} times,"),
+        FileRole::Index { ltn } => format!("index of group {ltn}"),
+        FileRole::Checkpoint => "checkpoint".to_owned(),
+        FileRole::Cold { generation } => format!("cold, copied {generation} times,"),
     };
     format!("{role} {} of {} bytes, uid {:?}", file.name(), file.len, file.uid)
 }

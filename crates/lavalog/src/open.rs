@@ -15,26 +15,26 @@ use crate::appliers::Appliers;
 use crate::catalog::Catalog;
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::collect::{Collector, CollectorParts, needed_from};
-use crate::core::{Core, Roof};
+use crate::core::{Core, StoreOwner};
 use crate::disk::directory::Directory;
 use crate::disk::recorded;
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
-use crate::foundation::{Foundation, Tenure};
-use crate::hold::Moves;
+use crate::full_volume::FullVolume;
+use crate::hold::MoveLock;
+use crate::index_rebuild::{IndexRebuilder, RemakerParts};
 use crate::jobs::Background;
 use crate::log_writer::{LogWriter, place_of};
 use crate::logs::Logs;
-use crate::manifest::{FileMeta, LavaLog, Role, State, Step, TENANT, commit};
+use crate::manifest::{FileMeta, FileRole, LavaLog, LogEdit, LogManifestState, TENANT, commit};
 use crate::ops::Ops;
 use crate::options::Options;
+use crate::rebuild_queue::{RebuildQueue, ToRemake};
 use crate::recent::RecentRecords;
 use crate::records::Records;
-use crate::remake::{Remaker, RemakerParts};
-use crate::room::Room;
 use crate::seal::{Sealer, SealerParts, parts_of};
 use crate::space::Reserve;
-use crate::to_remake::{Remakes, ToRemake};
+use crate::store_handles::{EngineRole, StoreHandles};
 use crate::write::{WriteParts, WritePath};
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{Access, Env, ReadFile};
@@ -43,12 +43,12 @@ use std::path::Path;
 use std::sync::Arc;
 use store::commit::{Lane, Log, LogFindings, LoggedBatch};
 use store::context::Context;
-use store::files::Files;
+use store::files::StoreFiles;
 use store::files::unfinished::{self, Mark};
-use store::guest::{Carried, Ground};
 use store::manifest::{Engine, Engines, Handle, Manifest};
 use store::names::{self, FileKind};
 use store::open::{Opening, StoreTerms};
+use store::secondary_engine::{EmbeddedPrimaryBatch, SecondaryEngineStore};
 use store::volumes::Volume;
 
 /// Number of index and cold files open at the same time, with their ends in memory.
@@ -67,7 +67,7 @@ pub(crate) struct Restored {
     /// it, was unreadable.
     kept: BTreeMap<u64, SeqNo>,
     /// The groups with embedded batches, each with its highest embedded sequence number.
-    carried: BTreeMap<u64, SeqNo>,
+    embedded: BTreeMap<u64, SeqNo>,
     /// The groups with lost index files and their rows in memory.
     to_remake: ToRemake,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Restored {
 /// Opens the engine on its own store; with a `mark`, on the store that a repair builds.
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>) -> Result<Arc<Core>> {
     options.check()?;
-    let env = &store::speed::with_directory(env.clone(), dir, options.speed.as_deref());
+    let env = &store::fast_tier::with_directory(env.clone(), dir, options.fast_tier.as_deref());
     let options = &options.within(&*env.fs, 1);
     if mark.is_none() {
         check_place(env, dir, options)?;
@@ -98,9 +98,9 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>
     let store = replayed.begin()?;
     let lane = store.lane(Lane::LOG).cloned().expect("the terms above ask for the lane of records");
     let (files, space, first) = (store.files().clone(), store.space().clone(), store.log().clone());
-    let ground = Ground { files, space, lane, first };
+    let ground = SecondaryEngineStore { files, space, lane, first };
     ground.space.gauges.set_serves();
-    restored.begin(options, ground, Roof::Own(store))
+    restored.begin(options, ground, StoreOwner::Own(store))
 }
 
 /// Checks the directory before anything is created there. Refuses a directory with other files, and
@@ -109,7 +109,7 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
     if store::directory::has_store(env, dir)? {
         return Ok(());
     }
-    let files = match store::speed::alone(env, dir).fs.list(dir) {
+    let files = match store::fast_tier::alone(env, dir).fs.list(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
         files => files?,
     };
@@ -138,7 +138,7 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
         return Err(Error::invalid(why).at_file(dir));
     }
     match options.create_if_missing {
-        true => store::speed::check_place(env, dir),
+        true => store::fast_tier::check_place(env, dir),
         false => {
             Err(Error::not_found("the directory has no store of logs: name another one, or create the store")
                 .at_file(dir))
@@ -147,7 +147,10 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
 }
 
 /// Reads the checkpoint from its first intact copy. Returns `None` if the store has none yet.
-fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(CheckpointHead, Vec<SavedLog>)>> {
+fn read_checkpoint(
+    context: &Context,
+    state: &LogManifestState,
+) -> Result<Option<(CheckpointHead, Vec<SavedLog>)>> {
     let read_as = |file: &Arc<dyn ReadFile>, meta: &FileMeta| -> Result<(CheckpointHead, Vec<SavedLog>)> {
         let file = recorded::up_to(file.clone(), meta.len);
         let checkpoint = Checkpoint::open(file, meta.number, meta.uid)?;
@@ -186,11 +189,11 @@ fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(Checkpoin
 /// Restores the checkpoint and the directories of index and cold files.
 fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
     let state = manifest.state();
-    let (kept, carried) = (BTreeMap::new(), BTreeMap::new());
+    let (kept, embedded) = (BTreeMap::new(), BTreeMap::new());
     let (lost_rows, damaged) = (Vec::new(), Vec::new());
     let to_remake = ToRemake::default();
     let mut restored =
-        Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows, damaged, kept, carried, to_remake };
+        Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows, damaged, kept, embedded, to_remake };
     let mut replay_from = 0;
     if let Some((head, saved)) = read_checkpoint(context, &state)? {
         restored.logs.reach_id(head.next_log);
@@ -219,7 +222,7 @@ impl Restored {
     /// Loads the directory of an index or cold file, or notes why it is unreadable.
     fn take_rows(&mut self, meta: &FileMeta, opened: Result<(RowFile, Directory)>) -> Result<()> {
         let Some(source) = meta.source() else { return Ok(()) };
-        if let Role::Index { ltn } = meta.role {
+        if let FileRole::Index { ltn } = meta.role {
             self.kept.insert(ltn, 0);
         }
         let parts = |(file, directory): (RowFile, Directory)| Ok((file, parts_of(source, &directory)?));
@@ -253,18 +256,18 @@ impl Restored {
         }
         apply_batch(&mut self.logs, batch)?;
         self.next_seq = self.next_seq.max(batch.last_seq + 1);
-        let carried = Carried::read(batch.bytes)?;
-        if let Some(carried) = carried {
-            let last = self.carried.entry(batch.place.ltn).or_default();
-            *last = carried.last_seq.max(*last);
+        let embedded = EmbeddedPrimaryBatch::read(batch.bytes)?;
+        if let Some(embedded) = embedded {
+            let last = self.embedded.entry(batch.place.ltn).or_default();
+            *last = embedded.last_seq.max(*last);
         }
-        Ok(carried.map(|carried| carried.bytes))
+        Ok(embedded.map(|embedded| embedded.bytes))
     }
 
     /// Rebuilds the rows of a lost index file in memory by reading the group, until a job writes a
     /// new index file.
     fn remake_rows(&mut self, lane: &Log, meta: &FileMeta) -> Result<()> {
-        let Role::Index { ltn } = meta.role else { return Ok(()) };
+        let FileRole::Index { ltn } = meta.role else { return Ok(()) };
         let mut scan = match lane.reader().scan(ltn) {
             // The group is lost as well.
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {
@@ -312,29 +315,34 @@ impl Restored {
     }
 
     /// Completes the open after the log has begun.
-    pub fn begin(mut self, options: &Options, ground: Ground, roof: Roof) -> Result<Arc<Core>> {
-        let Ground { files, space, lane, first } = ground;
+    pub fn begin(
+        mut self,
+        options: &Options,
+        ground: SecondaryEngineStore,
+        roof: StoreOwner,
+    ) -> Result<Arc<Core>> {
+        let SecondaryEngineStore { files, space, lane, first } = ground;
         if !is_known(&self.manifest) {
             // The manifest must list the engine before the log has records of it.
-            self.manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
+            self.manifest.commit(commit(LogEdit { floor: Some(1), ..LogEdit::default() }, Vec::new()))?;
         }
-        if matches!(roof, Roof::Host(..)) {
+        if matches!(roof, StoreOwner::Host(..)) {
             remove_strangers(&files, &self.manifest)?;
         }
         std::mem::take(&mut self.lost_rows).iter().try_for_each(|meta| self.remake_rows(&lane, meta))?;
         while self.logs.cut_some() {}
         self.set_lost(files.context());
-        let Restored { manifest, logs, next_seq, lost_rows: _, damaged, kept, carried, to_remake } = self;
+        let Restored { manifest, logs, next_seq, lost_rows: _, damaged, kept, embedded, to_remake } = self;
         let next_seq = next_seq.max(manifest.state().floor).max(1);
         let (first, tenure) = match &roof {
-            Roof::Own(_) => (Some(first), Tenure::Owner),
-            Roof::Host(_) => (Some(first), Tenure::Guest),
-            Roof::Reader(_) => (None, Tenure::Reader),
+            StoreOwner::Own(_) => (Some(first), EngineRole::Owner),
+            StoreOwner::Host(_) => (Some(first), EngineRole::Secondary),
+            StoreOwner::Reader(_) => (None, EngineRole::Reader),
         };
         let options = options.clone();
-        let store = Arc::new(Foundation { files, space, manifest, lane, first, options, tenure });
+        let store = Arc::new(StoreHandles { files, space, manifest, lane, first, options, tenure });
         let parts =
-            Parts { logs, next_seq, carried, damaged: damaged.into_iter().collect(), kept, to_remake };
+            Parts { logs, next_seq, embedded, damaged: damaged.into_iter().collect(), kept, to_remake };
         let core = Arc::new(parts.assemble(store, roof));
         if core.reader().is_none() {
             Background(core.clone()).bound_waiting()?;
@@ -347,7 +355,7 @@ impl Restored {
 struct Parts {
     logs: Logs,
     next_seq: SeqNo,
-    carried: BTreeMap<u64, SeqNo>,
+    embedded: BTreeMap<u64, SeqNo>,
     damaged: BTreeSet<Source>,
     kept: BTreeMap<u64, SeqNo>,
     to_remake: ToRemake,
@@ -355,17 +363,17 @@ struct Parts {
 
 impl Parts {
     /// Builds the components, lowest first.
-    fn assemble(self, store: Arc<Foundation>, roof: Roof) -> Core {
+    fn assemble(self, store: Arc<StoreHandles>, roof: StoreOwner) -> Core {
         let options = &store.options;
         let open_max = options.open_files_max / 2;
         let rows = Arc::new(RowFiles::new(store.context(), &store.manifest.state(), open_max));
         let recent = Arc::new(RecentRecords::new(options.recent_bytes));
         let catalog = Arc::new(Catalog::new(self.logs));
-        let remakes = Arc::new(Remakes::new(self.to_remake));
-        let moves = Arc::new(Moves::new(store.context()));
-        let (room, reserve) = (Arc::new(Room::new(&store)), Arc::new(Reserve::new(&store, &catalog)));
+        let remakes = Arc::new(RebuildQueue::new(self.to_remake));
+        let moves = Arc::new(MoveLock::new(store.context()));
+        let (room, reserve) = (Arc::new(FullVolume::new(&store)), Arc::new(Reserve::new(&store, &catalog)));
         let records = Arc::new(Records::new(&store, &catalog, &rows, &recent, &remakes));
-        let log = Arc::new(LogWriter::new(&store, &catalog, &recent, self.next_seq, self.carried));
+        let log = Arc::new(LogWriter::new(&store, &catalog, &recent, self.next_seq, self.embedded));
         let parts = CollectorParts {
             records: records.clone(),
             rows: rows.clone(),
@@ -393,7 +401,7 @@ impl Parts {
             collector: collector.clone(),
             sealer: sealer.clone(),
         };
-        let remaker = Arc::new(Remaker::new(&store, &catalog, parts));
+        let remaker = Arc::new(IndexRebuilder::new(&store, &catalog, parts));
         let parts = WriteParts {
             records: records.clone(),
             log: log.clone(),
@@ -410,7 +418,7 @@ impl Parts {
 }
 
 /// Returns true for a file of this engine that no edit names.
-fn is_stranger(state: &State, kind: FileKind) -> bool {
+fn is_stranger(state: &LogManifestState, kind: FileKind) -> bool {
     matches!(kind, FileKind::Engine { engine, number, .. }
         if engine == LavaLog::ID.0 && !state.files.contains_key(&number))
 }
@@ -425,7 +433,7 @@ fn apply_batch(logs: &mut Logs, batch: &LoggedBatch<'_>) -> Result<()> {
 }
 
 /// Removes this engine's unnamed files in a store that another engine opened.
-fn remove_strangers(files: &Files, manifest: &Handle<LavaLog>) -> Result<()> {
+fn remove_strangers(files: &StoreFiles, manifest: &Handle<LavaLog>) -> Result<()> {
     let (context, state) = (files.context(), manifest.state());
     for entry in context.env.fs.list(&context.dir)? {
         if names::parse(&entry.name).is_some_and(|kind| is_stranger(&state, kind)) {

@@ -7,8 +7,8 @@
 //!   trim: below varint | truncate: lsn varint | metadata: bytes
 //! ```
 //!
-//! A batch may embed a batch of the host engine ([`store::guest`]). The embedded batch comes first
-//! and counts as one operation; the batch then needs no others.
+//! A batch may embed a batch of the host engine ([`store::secondary_engine`]). The embedded batch
+//! comes first and counts as one operation; the batch then needs no others.
 //!
 //! Byte map: `docs/format/lavalog.md`. Operation `i` has the sequence number of the batch plus `i`,
 //! so sequence numbers are not stored. Record bytes are stored unchanged, and writer and reader
@@ -24,7 +24,7 @@ use crate::limits;
 use base::codec::{Reader, put_varint, varint_len};
 use base::{Error, ErrorKind, Result};
 use store::field::newer;
-use store::guest::Carried;
+use store::secondary_engine::EmbeddedPrimaryBatch;
 
 /// Format version of batches.
 const VERSION: u8 = 1;
@@ -230,11 +230,11 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     /// `TooLarge` if the embedded batch does not fit.
-    pub fn carrying(carried: &Carried<'a>) -> Result<Batch<'a>> {
-        let mut batch = Batch { head: carried.head(), ..Batch::default() };
+    pub fn carrying(embedded: &EmbeddedPrimaryBatch<'a>) -> Result<Batch<'a>> {
+        let mut batch = Batch { head: embedded.head(), ..Batch::default() };
         let end = batch.head.len();
-        batch.bodies.extend(carried.pieces.iter().map(|piece| (end, *piece)));
-        batch.len = end + carried.pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        batch.bodies.extend(embedded.pieces.iter().map(|piece| (end, *piece)));
+        batch.len = end + embedded.pieces.iter().map(|piece| piece.len()).sum::<usize>();
         batch.count = 1;
         if batch.len > limits::BATCH_LEN_MAX {
             let why = format!("an embedded batch of {} bytes is too large: split the batch", batch.len);
@@ -331,10 +331,10 @@ impl<'a> Ops<'a> {
     /// `Unsupported` if a newer release wrote the batch. `Corruption` if the batch is empty or too
     /// long.
     pub fn of(batch: &'a [u8]) -> Result<Ops<'a>> {
-        if let Some(carried) = Carried::read(batch)?
+        if let Some(embedded) = EmbeddedPrimaryBatch::read(batch)?
             && batch.len() <= limits::BATCH_LEN_MAX
         {
-            let rest = Reader::new(carried.rest);
+            let rest = Reader::new(embedded.rest);
             return Ok(Ops { rest, len: batch.len(), index: 1, before: Before::default(), failed: false });
         }
         let mut rest = Reader::new(batch);

@@ -3,7 +3,7 @@
 use base::{Error, Result};
 use io::{Access, FileSystem};
 use std::path::PathBuf;
-use store::commit::{Aging, Durability, LogTerms, Loggers, ballast_bytes, shortest_bytes, staging_len};
+use store::commit::{Aging, Durability, LogTerms, Loggers, reserved_bytes, shortest_bytes, tail_buffer_len};
 use store::descriptors::open_max;
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 
@@ -48,7 +48,7 @@ pub struct Options {
     /// Directory of the fast tier, a second disk for the log. A store without a fast tier gets this
     /// one at open; every later open must name the same directory. A store with keys uses its own
     /// and refuses this option. Default: none, the log is in the store's directory.
-    pub speed: Option<PathBuf>,
+    pub fast_tier: Option<PathBuf>,
     /// Memory for the newest records, bytes, at most 64 GiB. A reader that follows the end of a log
     /// then reads no device. 0 keeps none. Default: 16 MiB.
     pub recent_bytes: usize,
@@ -71,7 +71,7 @@ impl Default for Options {
             open_files_max: 768,
             space_limit: None,
             loggers: Loggers::default(),
-            speed: None,
+            fast_tier: None,
             recent_bytes: 16 << 20,
             checkpoint_requests: true,
         }
@@ -176,8 +176,8 @@ impl Options {
     pub(crate) fn overhead_bytes(&self) -> u64 {
         let first = self.first_lane_terms().group_bytes;
         let group = self.longest_group();
-        let open_pages = (staging_len(group) + staging_len(first)) as u64;
-        let first_lane = 4 * first + ballast_bytes(first);
+        let open_pages = (tail_buffer_len(group) + tail_buffer_len(first)) as u64;
+        let first_lane = 4 * first + reserved_bytes(first);
         let files = 2 * manifest_bytes(0) + EDITS_BYTES + 4 * OUTPUT_BYTES;
         open_pages + first_lane + files + with_overhead(group) + group
     }

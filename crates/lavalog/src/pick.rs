@@ -21,9 +21,9 @@
 //! Groups and cold files are not mixed, nor are cold files of different *generations* (the number
 //! of times that their records were copied). Otherwise records copied for the first time would join
 //! long-lived ones, die, and force another copy of these. From the second copy on, logs are
-//! separated ([`Company`]): a record is then copied again only because records of its own log died.
-//! So a record of a log that is never trimmed is copied at most twice, however full the store is.
-//! The first copy includes untrimmed records of other logs; the second happens after those are
+//! separated ([`ColdClass`]): a record is then copied again only because records of its own log
+//! died. So a record of a log that is never trimmed is copied at most twice, however full the store
+//! is. The first copy includes untrimmed records of other logs; the second happens after those are
 //! trimmed.
 //!
 //! The second copy is thus the last chance to write long-lived records into a large file. It waits
@@ -42,10 +42,10 @@
 //! collection each record was written twice.)
 
 mod candidates;
-mod company;
+mod cold_class;
 
 pub use candidates::Candidates;
-pub use company::Company;
+pub use cold_class::ColdClass;
 
 use crate::entry::Source;
 use crate::lsn_set::Size;

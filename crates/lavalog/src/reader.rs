@@ -8,7 +8,7 @@
 
 use base::{Error, ErrorKind};
 use std::path::Path;
-use store::manifest::State;
+use store::manifest::ManifestState;
 
 /// State of a read-only store.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) fn changed(dir: &Path) -> Error {
 }
 
 /// Returns true if a group still has the same file.
-pub(crate) fn is_same_group(then: &State, now: &State, ltn: u64) -> bool {
-    let of = |state: &State| state.log_groups.get(&ltn).map(|group| (group.file, group.uid));
+pub(crate) fn is_same_group(then: &ManifestState, now: &ManifestState, ltn: u64) -> bool {
+    let of = |state: &ManifestState| state.log_groups.get(&ltn).map(|group| (group.file, group.uid));
     of(then) == of(now)
 }

@@ -2,16 +2,16 @@
 //! without the device.
 //!
 //! A ring of chunks. Records arrive in ascending order of their positions in the record lane
-//! ([`GroupPlace`]). So two binary searches find a record: one for the chunk by its first position,
-//! one for the record within it. Per record, only its position and end are stored. The oldest chunk
-//! is dropped when the bytes exceed the limit. A dropped record is on the device or in the log's
-//! tail buffer. A position always means the same bytes, as a reused group gets a new number. So
-//! entries never become invalid, and trims and moves remove none.
+//! ([`GroupPosition`]). So two binary searches find a record: one for the chunk by its first
+//! position, one for the record within it. Per record, only its position and end are stored. The
+//! oldest chunk is dropped when the bytes exceed the limit. A dropped record is on the device or in
+//! the log's tail buffer. A position always means the same bytes, as a reused group gets a new
+//! number. So entries never become invalid, and trims and moves remove none.
 //!
 //! Cost: an append copies its bytes; a look-up is two binary searches. Memory:
 //! [`Recent::bytes_max`] plus one chunk, and 16 bytes per record.
 
-use crate::logs::GroupPlace;
+use crate::logs::GroupPosition;
 use base::sync::{RwLock, rank, read, write};
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ struct Row {
 /// Consecutive records of one group.
 #[derive(Debug)]
 struct Chunk {
-    first: GroupPlace,
+    first: GroupPosition,
     rows: Vec<Row>,
     bytes: Vec<u8>,
 }
@@ -64,7 +64,7 @@ impl Recent {
     }
 
     /// Keeps a record that was just appended, after all earlier ones.
-    pub fn push(&mut self, place: GroupPlace, record: &[u8]) {
+    pub fn push(&mut self, place: GroupPosition, record: &[u8]) {
         if record.is_empty() || record.len() > self.bytes_max {
             return;
         }
@@ -88,7 +88,7 @@ impl Recent {
     }
 
     /// Returns the bytes of the record at a position, if the ring still has them.
-    pub fn find(&self, place: GroupPlace) -> Option<&[u8]> {
+    pub fn find(&self, place: GroupPosition) -> Option<&[u8]> {
         let behind =
             self.chunks.partition_point(|chunk| (chunk.first.ltn, chunk.first.at) <= (place.ltn, place.at));
         let chunk = self.chunks.get(behind.checked_sub(1)?)?;
@@ -115,14 +115,14 @@ impl RecentRecords {
     }
 
     /// Keeps the records of a batch. Called before the index refers to them.
-    pub fn push_all<'a>(&self, records: impl Iterator<Item = (GroupPlace, &'a [u8])>) {
+    pub fn push_all<'a>(&self, records: impl Iterator<Item = (GroupPosition, &'a [u8])>) {
         let mut recent = write(&self.recent);
         records.for_each(|(place, record)| recent.push(place, record));
     }
 
     /// Appends the bytes of the record at a position to `out`. Returns false if the ring no longer
     /// has them.
-    pub fn copy(&self, place: GroupPlace, out: &mut Vec<u8>) -> bool {
+    pub fn copy(&self, place: GroupPosition, out: &mut Vec<u8>) -> bool {
         let recent = read(&self.recent);
         let bytes = recent.find(place);
         bytes.iter().for_each(|bytes| out.extend_from_slice(bytes));

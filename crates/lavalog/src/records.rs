@@ -10,20 +10,20 @@ use crate::cold::ColdFile;
 use crate::disk::directory::Block;
 use crate::entry::{Entry, LogId, Lsn, Source, page_of};
 use crate::files::{RowFile, RowFiles};
-use crate::foundation::Foundation;
 use crate::group_rows::{is_damage, take_rows};
-use crate::index::Found;
-use crate::logs::{GroupPlace, Logs};
+use crate::index::RecordLocation;
+use crate::logs::{GroupPosition, Logs};
 use crate::manifest::LavaLog;
 use crate::reader::{changed, is_same_group};
+use crate::rebuild_queue::RebuildQueue;
 use crate::recent::RecentRecords;
+use crate::store_handles::StoreHandles;
 use crate::times::ReadTimes;
-use crate::to_remake::Remakes;
 use base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use store::commit::{LogFindings, LoggedBatch, Place, ReadAhead};
+use store::commit::{LogAddress, LogFindings, LoggedBatch, ReadAhead};
 use store::manifest::{Engines, Manifest};
 use store::names::{self, FileKind};
 use store::read_only::attempt;
@@ -48,29 +48,29 @@ enum Rewritten {
 ///
 /// # Errors
 /// `Corruption` if no group is long enough.
-pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
+pub(crate) fn place_in(ltn: u64, at: u64) -> Result<LogAddress> {
     match page_of(at) {
-        Some((block, pos)) => Ok(Place { ltn, block, pos }),
+        Some((block, pos)) => Ok(LogAddress { ltn, block, pos }),
         None => Err(Error::corruption(format!("position {at} is outside log group {ltn}"))),
     }
 }
 
 pub(crate) struct Records {
-    store: Arc<Foundation>,
+    store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
     rows: Arc<RowFiles>,
     recent: Arc<RecentRecords>,
-    remakes: Arc<Remakes>,
+    remakes: Arc<RebuildQueue>,
     times: ReadTimes,
 }
 
 impl Records {
     pub fn new(
-        store: &Arc<Foundation>,
+        store: &Arc<StoreHandles>,
         catalog: &Arc<Catalog>,
         rows: &Arc<RowFiles>,
         recent: &Arc<RecentRecords>,
-        remakes: &Arc<Remakes>,
+        remakes: &Arc<RebuildQueue>,
     ) -> Records {
         let times = ReadTimes::new(&store.context().env);
         let (catalog, rows, recent) = (catalog.clone(), rows.clone(), recent.clone());
@@ -107,7 +107,7 @@ impl Records {
                 None => own.lost().check(lsn, lsn).map(|()| None),
             }
         };
-        let is_same = |(then, _): &(Found, u64), (now, _): &(Found, u64)| then == now;
+        let is_same = |(then, _): &(RecordLocation, u64), (now, _): &(RecordLocation, u64)| then == now;
         let read = self.read_found(look_up, is_same, |(found, taken_in)| {
             let (source, row) = self.row_of(log, lsn, (*found, *taken_in))?;
             self.bytes_of(source, &row, out)
@@ -151,10 +151,15 @@ impl Records {
     ///
     /// # Errors
     /// `NotFound` if the record was moved meanwhile; I/O errors.
-    pub fn row_of(&self, log: LogId, lsn: Lsn, (found, taken_in): (Found, u64)) -> Result<(Source, Entry)> {
+    pub fn row_of(
+        &self,
+        log: LogId,
+        lsn: Lsn,
+        (found, taken_in): (RecordLocation, u64),
+    ) -> Result<(Source, Entry)> {
         match found {
-            Found::Record(source, entry) => Ok((source, entry)),
-            Found::Block(source, block) => {
+            RecordLocation::Record(source, entry) => Ok((source, entry)),
+            RecordLocation::Block(source, block) => {
                 match self.rows_of((source, taken_in), log, &(lsn..=lsn), block)?[..] {
                     [row] => Ok((source, row)),
                     _ => unreachable!("one row for one LSN"),
@@ -189,7 +194,7 @@ impl Records {
         match source {
             Source::Group(ltn) => {
                 let place = place_in(ltn, row.at)?;
-                if self.recent.copy(GroupPlace { ltn, at: row.at }, out) {
+                if self.recent.copy(GroupPosition { ltn, at: row.at }, out) {
                     return Ok(());
                 }
                 self.store.lane.reader().read_ahead(place, row.len as usize, ahead, out)

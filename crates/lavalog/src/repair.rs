@@ -20,7 +20,7 @@
 //! stores share no file.
 //!
 //! In a store shared with LavaKV, the host LavaKV repairs its own data, and both parts go into one
-//! new store ([`RepairBeside`]).
+//! new store ([`SecondaryLogRepair`]).
 //!
 //! Memory: the index of all records (a few bytes for each), about 150 bytes per page of the record
 //! lane, and the memory of the new store.
@@ -34,19 +34,19 @@ mod sources;
 pub use report::{LostBatches, RecordOutcome, RepairGap, RepairReport, RepairedLog};
 pub use store::repair::RepairDamage;
 
-use crate::beside::Beside;
 use crate::log_store::LogStore;
 use crate::manifest::LavaLog;
 use crate::options::Options;
+use crate::secondary::SecondaryLogs;
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{Cancel, Env};
-use known::Known;
+use known::SalvagedState;
 use sources::Sources;
 use std::path::Path;
 use store::files::unfinished;
-use store::guest::Guest;
 use store::manifest::{Engine, EngineId};
-use store::repair::{FewOpen, GuestRepair, Judged, Places};
+use store::repair::{FewOpen, Judged, Places, SecondaryRepair};
+use store::secondary_engine::SecondaryEngine;
 
 /// Options of a repair.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ pub struct RepairOptions {
     /// Whether to read everything and write nothing.
     pub dry_run: bool,
     /// Whether the fast tier is lost, and with it all records in the log, including sealed groups.
-    pub without_speed: bool,
+    pub without_fast_tier: bool,
     /// Whether to save only the logs of a store shared with another engine. Otherwise such a store
     /// is refused.
     pub leave_out_others: bool,
@@ -84,8 +84,12 @@ impl LogStore {
     ) -> Result<RepairReport> {
         options.options.check()?;
         let cancel = options.cancel.as_ref();
-        let places =
-            Places { from: (from, path), into: (to, into), without_speed: options.without_speed, cancel };
+        let places = Places {
+            from: (from, path),
+            into: (to, into),
+            without_fast_tier: options.without_fast_tier,
+            cancel,
+        };
         let _lock = places.keep_writers_away()?;
         if !options.dry_run {
             places.check_target()?;
@@ -104,7 +108,7 @@ impl LogStore {
             );
             return Err(Error::new(ErrorKind::Unsupported, why).at_file(path));
         }
-        let known = Known::of(&sources, &mut report)?;
+        let known = SalvagedState::of(&sources, &mut report)?;
         if options.dry_run {
             save::save(None, &sources, &known, &mut report)?;
             return few.check().map(|()| report);
@@ -112,7 +116,7 @@ impl LogStore {
         few.check()?;
         let makes_dir = !to.fs.exists(into)?;
         let mark = places.mark_target()?;
-        let new = Options { create_if_missing: true, speed: None, ..options.options.clone() };
+        let new = Options { create_if_missing: true, fast_tier: None, ..options.options.clone() };
         let new = LogStore::open_marked(to, into, &new, Some(&mark))
             .inspect_err(|_| places.clear_target(makes_dir))?;
         let saved = save::save(Some(&new), &sources, &known, &mut report).and_then(|()| few.check());
@@ -128,20 +132,24 @@ impl LogStore {
     }
 }
 
-/// The repair of logs for the host engine: see [`GuestRepair`].
-pub struct RepairBeside {
-    guest: Beside,
-    found: Option<(Sources, Known)>,
+/// The repair of logs for the host engine: see [`SecondaryRepair`].
+pub struct SecondaryLogRepair {
+    secondary: SecondaryLogs,
+    found: Option<(Sources, SalvagedState)>,
     report: RepairReport,
 }
 
-impl RepairBeside {
+impl SecondaryLogRepair {
     /// Creates the repair with the options of the new store's logs.
     ///
     /// # Errors
-    /// The errors of [`Beside::new`].
-    pub fn new(options: &Options) -> Result<RepairBeside> {
-        Ok(RepairBeside { guest: Beside::new(options)?, found: None, report: RepairReport::default() })
+    /// The errors of [`SecondaryLogs::new`].
+    pub fn new(options: &Options) -> Result<SecondaryLogRepair> {
+        Ok(SecondaryLogRepair {
+            secondary: SecondaryLogs::new(options)?,
+            found: None,
+            report: RepairReport::default(),
+        })
     }
 
     /// Returns the report, or `None` if the store has no logs.
@@ -150,7 +158,7 @@ impl RepairBeside {
     }
 }
 
-impl GuestRepair for RepairBeside {
+impl SecondaryRepair for SecondaryLogRepair {
     fn engine(&self) -> EngineId {
         LavaLog::ID
     }
@@ -161,7 +169,7 @@ impl GuestRepair for RepairBeside {
         let sources = Sources::look(env, dir, &env.fs.list(dir)?, Some(judged), &mut report)?;
         let lost_end = sources.lost_end.clone();
         if lost_end.is_none() {
-            let known = Known::of(&sources, &mut report)?;
+            let known = SalvagedState::of(&sources, &mut report)?;
             // The host engine saves the embedded batches.
             report.carried = 0;
             (self.report, self.found) = (report, Some((sources, known)));
@@ -173,13 +181,13 @@ impl GuestRepair for RepairBeside {
         self.found.as_ref().map_or(0, |(_, known)| known.passed_below)
     }
 
-    fn guest(&mut self) -> &mut dyn Guest {
-        &mut self.guest
+    fn secondary(&mut self) -> &mut dyn SecondaryEngine {
+        &mut self.secondary
     }
 
     fn save(&mut self) -> Result<()> {
         let Some((sources, known)) = &self.found else { return Ok(()) };
-        save::save(self.guest.opened(), sources, known, &mut self.report)
+        save::save(self.secondary.opened(), sources, known, &mut self.report)
     }
 }
 

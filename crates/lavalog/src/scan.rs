@@ -12,7 +12,7 @@
 use crate::cold::ColdFile;
 use crate::core::Core;
 use crate::entry::{Entry, LogId, Lsn, Source};
-use crate::index::{Found, Span};
+use crate::index::{RecordLocation, Span};
 use crate::logs::Logs;
 use base::Result;
 use std::collections::VecDeque;
@@ -195,8 +195,8 @@ impl Scan {
         let mut left = wanted as u64;
         for span in &looked.spans {
             let (source, rows) = match span.found {
-                Found::Record(source, row) => (source, vec![row]),
-                Found::Block(source, block) => {
+                RecordLocation::Record(source, row) => (source, vec![row]),
+                RecordLocation::Block(source, block) => {
                     let (at, lsns) = ((source, looked.taken_in), span.first..=span.last);
                     (source, self.core.records.rows_of(at, self.log, &lsns, block)?)
                 }

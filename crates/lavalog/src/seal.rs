@@ -23,15 +23,15 @@ use crate::collect::Collector;
 use crate::disk::directory::Directory;
 use crate::entry::{LogId, Source};
 use crate::files::RowFiles;
-use crate::foundation::{Foundation, NewFile};
+use crate::full_volume::FullVolume;
 use crate::hold::MovingRight;
-use crate::index::Part;
+use crate::index::RecordsInFile;
 use crate::index_file::{IndexFileWriter, IndexHead};
 use crate::log_writer::LogWriter;
 use crate::logs::Log;
-use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
-use crate::room::Room;
+use crate::manifest::{FileMeta, FileRole, LogEdit, TENANT, commit};
 use crate::space::Reserve;
+use crate::store_handles::{NewFile, StoreHandles};
 use base::sync::{Mutex, lock, rank};
 use base::{ErrorKind, Result, SeqNo};
 use io::AppendFile;
@@ -57,11 +57,11 @@ const WAITING_GROUPS_MAX: usize = 8;
 
 /// Decides which groups to seal, and when.
 pub(crate) struct Sealer {
-    store: Arc<Foundation>,
+    store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
     rows: Arc<RowFiles>,
     log: Arc<LogWriter>,
-    room: Arc<Room>,
+    room: Arc<FullVolume>,
     reserve: Arc<Reserve>,
     collector: Arc<Collector>,
     /// Guards the requests to seal and to flush.
@@ -82,13 +82,13 @@ struct Asked {
 pub(crate) struct SealerParts {
     pub rows: Arc<RowFiles>,
     pub log: Arc<LogWriter>,
-    pub room: Arc<Room>,
+    pub room: Arc<FullVolume>,
     pub reserve: Arc<Reserve>,
     pub collector: Arc<Collector>,
 }
 
 impl Sealer {
-    pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: SealerParts) -> Sealer {
+    pub fn new(store: &Arc<StoreHandles>, catalog: &Arc<Catalog>, parts: SealerParts) -> Sealer {
         let SealerParts { rows, log, room, reserve, collector } = parts;
         let (asked, sealed_groups) = (Mutex::new(Asked::default()), Counter::default());
         let (store, catalog) = (store.clone(), catalog.clone());
@@ -121,7 +121,7 @@ impl Sealer {
     /// few of them at a time are best.
     fn seals_alone(&self) -> bool {
         let is_refused =
-            self.store.context().health.out_of_space() || self.store.lane.spares().ballast_is_short();
+            self.store.context().health.out_of_space() || self.store.lane.spares().reserved_is_short();
         let is_short = self.checkpoint_bytes() <= self.store.options.longest_group() / CHECKPOINT_SHORT_PART;
         is_short || is_refused || self.store.space.has_own_limit() || self.store.space.is_short()
     }
@@ -134,7 +134,7 @@ impl Sealer {
     pub fn seal_active(&self) -> Result<()> {
         let active = self.store.lane.reader().to_retain().last().map(|group| group.ltn);
         let sealed = match self.store.lane.upkeep().seal_active() {
-            Err(e) if e.kind() == ErrorKind::NoSpace && self.store.lane.spares().ballast_is_short() => {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.store.lane.spares().reserved_is_short() => {
                 // There may be space by now; the reserved space has precedence.
                 self.room.admit(false).and_then(|()| self.store.lane.upkeep().seal_active())
             }
@@ -235,7 +235,7 @@ impl Sealer {
 
     /// Writes a checkpoint with which replay starts at a sequence number.
     fn checkpoint(&self, replay_from: SeqNo) -> Result<NewFile> {
-        let (mut file, append) = self.store.new_file(Role::Checkpoint)?;
+        let (mut file, append) = self.store.new_file(FileRole::Checkpoint)?;
         match self.write_checkpoint(&file, append, replay_from) {
             Ok(len) => {
                 file.meta.len = len;
@@ -270,8 +270,8 @@ impl Sealer {
 }
 
 /// Returns the parts of a file for the in-memory index, one per log.
-pub(crate) fn parts_of(source: Source, directory: &Directory) -> Result<Vec<(LogId, Part)>> {
-    directory.logs.iter().map(|rows| Ok((rows.log, Part::of(source, rows)?))).collect()
+pub(crate) fn parts_of(source: Source, directory: &Directory) -> Result<Vec<(LogId, RecordsInFile)>> {
+    directory.logs.iter().map(|rows| Ok((rows.log, RecordsInFile::of(source, rows)?))).collect()
 }
 
 /// The job that seals groups.
@@ -290,7 +290,7 @@ struct Indexed {
     group: LaneGroup,
     seqs: (SeqNo, SeqNo),
     logs: Vec<LogId>,
-    parts: Vec<(LogId, Part)>,
+    parts: Vec<(LogId, RecordsInFile)>,
     file: NewFile,
 }
 
@@ -310,7 +310,7 @@ impl Writing {
     /// Creates the index file. `seqs` are the first and the last sequence number in the group.
     pub fn begin(sealer: &Arc<Sealer>, group: LaneGroup, seqs: (SeqNo, SeqNo)) -> Result<Writing> {
         let logs = sealer.catalog.logs_in(group.ltn);
-        let (file, append) = sealer.store.new_file(Role::Index { ltn: group.ltn })?;
+        let (file, append) = sealer.store.new_file(FileRole::Index { ltn: group.ltn })?;
         let state = sealer.store.manifest.state();
         let uid = state.store.log_groups.get(&group.ltn).and_then(|listed| listed.uid).unwrap_or_default();
         let head =
@@ -348,7 +348,7 @@ impl Writing {
     }
 
     /// Finishes the index file. Returns its parts, one per log.
-    fn finish_index(&mut self) -> Result<Option<Vec<(LogId, Part)>>> {
+    fn finish_index(&mut self) -> Result<Option<Vec<(LogId, RecordsInFile)>>> {
         let Some(index) = self.index.take() else { return Ok(None) };
         let finished = index.finish()?;
         self.files.iter_mut().for_each(|file| file.meta.len = finished.len);
@@ -369,7 +369,7 @@ impl Writing {
         sealer.log.sync()?;
         let add: Vec<FileMeta> = self.files.iter().map(|file| file.meta).collect();
         let files = std::mem::take(&mut self.files);
-        let step = Step { floor: None, remove: vec![old.number], add: add.clone() };
+        let step = LogEdit { floor: None, remove: vec![old.number], add: add.clone() };
         let named = sealer.store.manifest.commit(commit(step, Vec::new()));
         named.inspect_err(|_| sealer.store.remove_unnamed(&files))?;
         add.iter().for_each(|meta| sealer.rows.add(meta));
@@ -437,7 +437,7 @@ impl Seal {
         let add: Vec<FileMeta> = index_files.chain(checkpoints).map(|file| file.meta).collect();
         let old: Vec<FileMeta> = sealer.store.manifest.state().checkpoints().collect();
         let remove = old.iter().map(|file| file.number).collect();
-        let step = Step { floor: Some(floor), remove, add };
+        let step = LogEdit { floor: Some(floor), remove, add };
         let ltns: Vec<u64> = indexed.iter().map(|indexed| indexed.group.ltn).collect();
         // Once the edit is committed, the index must follow it, whatever happens to files
         // afterwards.

@@ -25,13 +25,13 @@
 //! group with only trims is dead when it is closed. So the reserve replenishes itself.
 
 use crate::catalog::Catalog;
-use crate::foundation::Foundation;
 use crate::manifest::CHECKPOINTS;
 use crate::options::Options;
 use crate::pick::PickOptions;
+use crate::store_handles::StoreHandles;
 use base::Result;
 use std::sync::Arc;
-use store::commit::{GroupState, ballast_bytes, staging_len};
+use store::commit::{GroupState, reserved_bytes, tail_buffer_len};
 use store::space::{Demands, EDITS_BYTES, OUTPUT_BYTES, Sizes, SpaceLimit, Terms, with_overhead};
 
 /// Approximate size of an index file per record and per log of a group, bytes.
@@ -55,7 +55,7 @@ pub(crate) fn terms(options: &Options) -> Terms {
         memtable_bytes: 0,
         memory_bytes: 0,
         log_group_bytes: first,
-        ballast_bytes: ballast_bytes(first),
+        reserved_bytes: reserved_bytes(first),
         // The engine writes nothing to the first lane.
         wal_bytes_max: 2 * first,
     };
@@ -65,12 +65,12 @@ pub(crate) fn terms(options: &Options) -> Terms {
 
 /// The reserve below the space limit, and its effect on garbage collection.
 pub(crate) struct Reserve {
-    store: Arc<Foundation>,
+    store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
 }
 
 impl Reserve {
-    pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>) -> Reserve {
+    pub fn new(store: &Arc<StoreHandles>, catalog: &Arc<Catalog>) -> Reserve {
         Reserve { store: store.clone(), catalog: catalog.clone() }
     }
 
@@ -88,8 +88,9 @@ impl Reserve {
         let (manifest, group_bytes) = (&self.store.manifest, self.store.options.longest_group());
         manifest.files().sizes().set_roll_len(roll_bytes);
         let checkpoint: u64 = manifest.state().checkpoints().map(|file| with_overhead(file.len)).sum();
-        let open_pages =
-            staging_len(group_bytes).saturating_sub(self.store.lane.wal().content().staging_len()) as u64;
+        let open_pages = tail_buffer_len(group_bytes)
+            .saturating_sub(self.store.lane.wal().content().tail_buffer_len())
+            as u64;
         let fixed_bytes = EDITS_BYTES
             + manifest.growth_bytes()
             + group_bytes

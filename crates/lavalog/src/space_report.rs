@@ -7,15 +7,15 @@
 
 use crate::catalog::Catalog;
 use crate::entry::Source;
-use crate::foundation::Foundation;
-use crate::manifest::{LavaLog, Role};
+use crate::manifest::{FileRole, LavaLog};
+use crate::store_handles::StoreHandles;
 use base::Result;
 use io::DirEntry;
 use std::sync::Arc;
 use store::commit::Lane;
+use store::fast_tier::FastTierSpace;
 use store::manifest::{Engine, StateOf};
 use store::names::{self, FileKind};
-use store::speed::SpeedSpace;
 
 /// The bytes on disk by owner, to find the log that needs a trim.
 ///
@@ -32,7 +32,7 @@ pub struct Space {
     /// Free bytes of the volume.
     pub available_bytes: u64,
     /// Space of the fast tier, if the log has one.
-    pub speed: Option<SpeedSpace>,
+    pub speed: Option<FastTierSpace>,
     /// Maximum bytes of all files: the space limit, or the capacity of the volume for them if
     /// lower; 0: no limit.
     pub limit_bytes: u64,
@@ -116,14 +116,14 @@ impl Space {
 }
 
 /// Computes the report from one directory listing and the manifest.
-pub(crate) fn take(store: &Foundation, catalog: &Catalog) -> Result<Space> {
+pub(crate) fn take(store: &StoreHandles, catalog: &Catalog) -> Result<Space> {
     let mut out = Space::default();
     let listing = store.context().env.fs.list(&store.context().dir)?;
     let state = store.manifest.state();
     listing.iter().for_each(|entry| attribute(catalog, &state, entry, &mut out));
     let budget = &store.space;
     out.available_bytes = store.context().env.fs.space(&store.context().dir)?.available;
-    out.speed = SpeedSpace::of(&store.context().env, &store.context().dir)?;
+    out.speed = FastTierSpace::of(&store.context().env, &store.context().dir)?;
     out.limit_bytes = if budget.has_own_limit() { budget.limit_bytes() } else { 0 };
     out.reserve_bytes = if budget.has_own_limit() { budget.reserve_bytes() } else { 0 };
     catalog.each_log(|log| {
@@ -161,9 +161,9 @@ fn attribute(catalog: &Catalog, state: &StateOf<LavaLog>, entry: &DirEntry, out:
         },
         Some(FileKind::Engine { engine, number, .. }) if engine == LavaLog::ID.0 => match role(number) {
             None => &mut owners.job_bytes,
-            Some(Role::Index { .. }) => &mut owners.index_bytes,
-            Some(Role::Checkpoint) => &mut owners.checkpoint_bytes,
-            Some(Role::Cold { .. }) => {
+            Some(FileRole::Index { .. }) => &mut owners.index_bytes,
+            Some(FileRole::Checkpoint) => &mut owners.checkpoint_bytes,
+            Some(FileRole::Cold { .. }) => {
                 alive = is_alive(Source::Cold(number));
                 (stored.cold_files, stored.cold_bytes) = (stored.cold_files + 1, stored.cold_bytes + bytes);
                 &mut owners.garbage_bytes
@@ -172,9 +172,9 @@ fn attribute(catalog: &Catalog, state: &StateOf<LavaLog>, entry: &DirEntry, out:
         Some(
             FileKind::Engine { .. }
             | FileKind::Ksst(_)
-            | FileKind::SpeedKsst(_)
+            | FileKind::FastKsst(_)
             | FileKind::Vsst(_)
-            | FileKind::SpeedVsst(_)
+            | FileKind::FastVsst(_)
             | FileKind::Tail(_),
         ) => &mut owners.engines_bytes,
         Some(FileKind::Staging | FileKind::LaneStaging(_) | FileKind::StagingTemp(_)) => {
@@ -189,9 +189,9 @@ fn attribute(catalog: &Catalog, state: &StateOf<LavaLog>, entry: &DirEntry, out:
             | FileKind::CurrentCopy
             | FileKind::CurrentCopyTemp
             | FileKind::Unfinished
-            | FileKind::Speed,
+            | FileKind::FastTier,
         ) => &mut owners.manifest_bytes,
-        Some(FileKind::Lock | FileKind::SpeedLock) | None => &mut owners.other_bytes,
+        Some(FileKind::Lock | FileKind::FastLock) | None => &mut owners.other_bytes,
     };
     *owner += bytes - alive;
     owners.live_bytes += alive;

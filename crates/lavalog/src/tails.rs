@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
-pub(crate) struct Tails {
+pub(crate) struct RecordWaiters {
     /// Number of waiting readers.
     waiting: AtomicUsize,
     /// Guards the logs with waiting readers.
@@ -38,12 +38,12 @@ struct Tail {
 /// Registration of a reader for a log, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
-    tails: &'a Tails,
+    tails: &'a RecordWaiters,
     log: LogId,
     changed: Arc<Condvar>,
 }
 
-impl Tails {
+impl RecordWaiters {
     /// Registers a reader of a log. The reader must look at the log once more after this.
     pub fn enter(&self, log: LogId) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::SeqCst);

@@ -29,7 +29,7 @@ use crate::core::Core;
 use crate::disk::recorded;
 use crate::entry::{LogId, Lsn, Source};
 use crate::lsn_set::Size;
-use crate::manifest::{FileMeta, LavaLog, Role};
+use crate::manifest::{FileMeta, FileRole, LavaLog};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use cold::ColdCheck;
 use group::GroupCheck;
@@ -96,7 +96,7 @@ impl Verify {
         let files = core.store.manifest.state();
         // The copies of the checkpoint come first: they cannot be rebuilt.
         let (first, others): (Vec<_>, Vec<_>) =
-            files.files.values().copied().partition(|meta| meta.role == Role::Checkpoint);
+            files.files.values().copied().partition(|meta| meta.role == FileRole::Checkpoint);
         let open = open.into_iter().filter(|group| files.rows_of(Source::Group(group.ltn)).is_none());
         let open = open.map(|group| Part::Open(group.ltn, group.state));
         let parts = [Part::Manifest, Part::Directory].into_iter();
@@ -135,12 +135,12 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
         Part::Directory => check_directory(core, report),
         Part::Ledger => check_ledger(core, report),
         Part::File(meta) => match tell_of_end(core, &meta, report) {
-            Role::Checkpoint => check_checkpoint(core, &meta, report),
-            Role::Index { ltn } => {
+            FileRole::Checkpoint => check_checkpoint(core, &meta, report),
+            FileRole::Index { ltn } => {
                 wait_for_index(core, &meta, ltn);
                 return GroupCheck::retained(core, &meta, ltn, report).map(|g| Reading::Group(Box::new(g)));
             }
-            Role::Cold { .. } => {
+            FileRole::Cold { .. } => {
                 return ColdCheck::open(core, &meta, report).map(|cold| Reading::Cold(Box::new(cold)));
             }
         },
@@ -214,7 +214,7 @@ fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
 }
 
 /// Reports bytes after the recorded end of a file. Returns the role of the file.
-fn tell_of_end(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> Role {
+fn tell_of_end(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> FileRole {
     let context = core.context();
     let len = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered).and_then(|file| file.len());
     // A missing or short file is reported when it is read.

@@ -18,48 +18,48 @@
 use crate::catalog::Catalog;
 use crate::collect::Collector;
 use crate::entry::LogId;
-use crate::foundation::Foundation;
-use crate::hold::Moves;
-use crate::index::Found;
-use crate::log_writer::{LogWriter, Tried};
+use crate::full_volume::FullVolume;
+use crate::hold::MoveLock;
+use crate::index::RecordLocation;
+use crate::log_writer::{AppendOutcome, LogWriter};
 use crate::ops::{self, Op};
 use crate::options::never_volatile;
 use crate::records::Records;
-use crate::room::Room;
 use crate::seal::Sealer;
 use crate::space::Reserve;
-use crate::tails::Tails;
+use crate::store_handles::StoreHandles;
+use crate::tails::RecordWaiters;
 use crate::times::WriteTimes;
 use base::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use store::commit::{Completion, Durability, Need, Ticket};
-use store::guest::{BatchSink, Carried, HostWrite};
+use store::commit::{Completion, Durability, LogGroupPurpose, Ticket};
+use store::secondary_engine::{BatchSink, EmbeddedPrimaryBatch, PrimaryWrite};
 
 /// Maximum time that an append waits for garbage collection.
 const STALL_NS: u64 = 10_000_000_000;
 
 pub(crate) struct WritePath {
-    store: Arc<Foundation>,
+    store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
     records: Arc<Records>,
     log: Arc<LogWriter>,
-    room: Arc<Room>,
+    room: Arc<FullVolume>,
     reserve: Arc<Reserve>,
-    moves: Arc<Moves>,
+    moves: Arc<MoveLock>,
     collector: Arc<Collector>,
     sealer: Arc<Sealer>,
     /// Readers waiting for records.
-    tails: Tails,
+    tails: RecordWaiters,
     times: WriteTimes,
 }
 
 pub(crate) struct WriteParts {
     pub records: Arc<Records>,
     pub log: Arc<LogWriter>,
-    pub room: Arc<Room>,
+    pub room: Arc<FullVolume>,
     pub reserve: Arc<Reserve>,
-    pub moves: Arc<Moves>,
+    pub moves: Arc<MoveLock>,
     pub collector: Arc<Collector>,
     pub sealer: Arc<Sealer>,
 }
@@ -71,13 +71,13 @@ struct Carrier<'a> {
     /// Operations that are already done and change nothing.
     done: &'a BTreeSet<usize>,
     /// Outcome of an attempt that appended nothing.
-    refused: Option<Tried>,
+    refused: Option<AppendOutcome>,
 }
 
 impl BatchSink for Carrier<'_> {
-    fn append(&mut self, batch: &Carried<'_>, durability: Durability) -> Result<Option<Ticket>> {
+    fn append(&mut self, batch: &EmbeddedPrimaryBatch<'_>, durability: Durability) -> Result<Option<Ticket>> {
         match self.log.attempt(self.ops, self.done, Some(batch), durability)? {
-            Tried::Written(ticket) => Ok(Some(ticket)),
+            AppendOutcome::Written(ticket) => Ok(Some(ticket)),
             outcome => {
                 self.refused = Some(outcome);
                 Ok(None)
@@ -87,14 +87,14 @@ impl BatchSink for Carrier<'_> {
 }
 
 impl WritePath {
-    pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: WriteParts) -> WritePath {
+    pub fn new(store: &Arc<StoreHandles>, catalog: &Arc<Catalog>, parts: WriteParts) -> WritePath {
         let WriteParts { records, log, room, reserve, moves, collector, sealer } = parts;
-        let (tails, times) = (Tails::default(), WriteTimes::new(&store.context().env));
+        let (tails, times) = (RecordWaiters::default(), WriteTimes::new(&store.context().env));
         let (store, catalog) = (store.clone(), catalog.clone());
         WritePath { store, catalog, records, log, room, reserve, moves, collector, sealer, tails, times }
     }
 
-    pub fn tails(&self) -> &Tails {
+    pub fn tails(&self) -> &RecordWaiters {
         &self.tails
     }
 
@@ -141,14 +141,14 @@ impl WritePath {
                 return Ok(self.store.lane.wal().content().last_position());
             }
             match self.log.attempt(ops, &done, None, durability)? {
-                Tried::Written(ticket) => {
+                AppendOutcome::Written(ticket) => {
                     self.tails.changed(ops.iter().map(Op::log));
                     self.tell_written();
                     self.catalog.cut_trimmed(ops);
                     return Ok(Some(ticket));
                 }
-                Tried::NoGroup(len) => self.make_room(len, frees)?,
-                Tried::Taken(i, found) => {
+                AppendOutcome::NoGroup(len) => self.make_room(len, frees)?,
+                AppendOutcome::Taken(i, found) => {
                     if self.is_there(&ops[i], found)? {
                         done.insert(i);
                     }
@@ -163,15 +163,15 @@ impl WritePath {
     ///
     /// # Errors
     /// The errors of [`WritePath::write`], and those of `host`: nothing was written.
-    pub fn write_carrying(&self, ops: &[Op<'_>], host: &mut HostWrite<'_>) -> Result<()> {
+    pub fn write_with_primary(&self, ops: &[Op<'_>], host: &mut PrimaryWrite<'_>) -> Result<()> {
         self.room.admit(false)?;
         let mut done = BTreeSet::new();
         loop {
             let mut carrier = Carrier { log: &self.log, ops, done: &done, refused: None };
             let written = host(&mut carrier);
             match carrier.refused {
-                Some(Tried::NoGroup(len)) => self.make_room(len, false)?,
-                Some(Tried::Taken(i, found)) => {
+                Some(AppendOutcome::NoGroup(len)) => self.make_room(len, false)?,
+                Some(AppendOutcome::Taken(i, found)) => {
                     if self.is_there(&ops[i], found)? {
                         done.insert(i);
                     }
@@ -195,12 +195,12 @@ impl WritePath {
         self.room.admit(false)?;
         loop {
             match self.log.create(name, durability)? {
-                (Tried::NoGroup(len), _) => self.make_room(len, false)?,
-                (Tried::Written(ticket), log) => {
+                (AppendOutcome::NoGroup(len), _) => self.make_room(len, false)?,
+                (AppendOutcome::Written(ticket), log) => {
                     self.tell_written();
                     return self.log.sync_if(durability, Some(ticket)).map(|()| log);
                 }
-                (Tried::Taken(..), _) => {}
+                (AppendOutcome::Taken(..), _) => {}
             }
         }
     }
@@ -217,12 +217,12 @@ impl WritePath {
     fn make_room(&self, len: usize, frees: bool) -> Result<()> {
         self.reserve.refresh();
         if frees {
-            return match self.store.lane.preparation().provide(len, Need::Deletes) {
+            return match self.store.lane.preparation().provide(len, LogGroupPurpose::Deletes) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => self.room.provide_last(len),
                 provided => provided,
             };
         }
-        match self.store.lane.preparation().provide(len, Need::Usual) {
+        match self.store.lane.preparation().provide(len, LogGroupPurpose::Usual) {
             Err(e) if e.kind() == ErrorKind::NoSpace && self.store.space.has_own_limit() => {
                 self.wait_for_room(len, e)
             }
@@ -243,7 +243,7 @@ impl WritePath {
             self.reserve.refresh();
             // Check before `provide`: a job that ends in between has made space for `provide`.
             let may_free = self.may_free();
-            match self.store.lane.preparation().provide(len, Need::Usual) {
+            match self.store.lane.preparation().provide(len, LogGroupPurpose::Usual) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => refused = e,
                 provided => return Some(provided),
             }
@@ -266,7 +266,7 @@ impl WritePath {
     ///
     /// # Errors
     /// `AlreadyExists` if the record has other bytes; I/O errors.
-    fn is_there(&self, op: &Op<'_>, found: (Found, u64)) -> Result<bool> {
+    fn is_there(&self, op: &Op<'_>, found: (RecordLocation, u64)) -> Result<bool> {
         let Op::Append { log, lsn, bytes } = *op else { return Ok(false) };
         let mut there = Vec::new();
         let row = self.records.row_of(log, lsn, found);

@@ -2,8 +2,8 @@
 //! in groups of 256 MB.
 
 use lavastore_lavalog::disk::directory::{Block, LogRows};
-use lavastore_lavalog::index::Part;
-use lavastore_lavalog::logs::{GroupPlace, Logs};
+use lavastore_lavalog::index::RecordsInFile;
+use lavastore_lavalog::logs::{GroupPosition, Logs};
 use lavastore_lavalog::lsn_set::Builder;
 use lavastore_lavalog::ops::Op;
 use lavastore_lavalog::{LogId, Source};
@@ -51,7 +51,7 @@ fn measure(late_in: u64) -> (f64, f64) {
     let (mut seq, mut ltn, mut at) = (0, 1, 0);
     for log in 0..LOGS {
         seq += 1;
-        logs.apply(seq, &Op::Create { log, name: &format!("log {log}") }, GroupPlace { ltn, at }).unwrap();
+        logs.apply(seq, &Op::Create { log, name: &format!("log {log}") }, GroupPosition { ltn, at }).unwrap();
     }
     let mut late: Vec<(LogId, u64)> = Vec::new();
     let (mut peak, mut counted) = (0, 0);
@@ -65,7 +65,7 @@ fn measure(late_in: u64) -> (f64, f64) {
             let due = (late.len() > 200).then(|| late.swap_remove(rng.below(late.len() as u64) as usize));
             for (log, lsn) in now.into_iter().chain(due) {
                 seq += 1;
-                logs.apply(seq, &Op::Append { log, lsn, bytes: &bytes }, GroupPlace { ltn, at }).unwrap();
+                logs.apply(seq, &Op::Append { log, lsn, bytes: &bytes }, GroupPosition { ltn, at }).unwrap();
                 at += (LEN as u64 + OVERHEAD) * AT_PER_BYTE;
             }
             if at >= GROUP_LEN * AT_PER_BYTE {
@@ -95,7 +95,7 @@ fn install(logs: &mut Logs, ltn: u64, seq: u64) {
             }
         }
         let rows = LogRows { log: id, seqs: (1, seq), lsns: lsns.build(), blocks };
-        parts.push((id, Some(Part::of(Source::Group(ltn), &rows).unwrap())));
+        parts.push((id, Some(RecordsInFile::of(Source::Group(ltn), &rows).unwrap())));
     }
     logs.install(ltn, parts);
     logs.installed(ltn);

@@ -4,8 +4,8 @@ mod families;
 mod logs;
 mod operate;
 
-use crate::handle::Handle;
-use crate::log::LogsBeside;
+use crate::handle::FamilyHandle;
+use crate::log::StoreLogs;
 use crate::read::Reader;
 use crate::write::Writer;
 use crate::{
@@ -196,7 +196,7 @@ impl Db {
     /// Wraps an open engine, for the torture programs.
     #[doc(hidden)]
     pub fn over(db: lavakv::Db) -> Db {
-        Db { default: Family::new(Handle::of_default(&db, None)) }
+        Db { default: Family::new(FamilyHandle::of_default(&db, None)) }
     }
 
     fn kv(&self) -> &lavakv::Db {
@@ -624,7 +624,7 @@ impl Db {
     #[doc(alias = "persist")]
     pub fn sync(&self) -> Result<()> {
         self.kv().sync()?;
-        self.default.handle().logs().map_or(Ok(()), LogsBeside::sync)
+        self.default.handle().logs().map_or(Ok(()), StoreLogs::sync)
     }
 
     /// Returns the asynchronous interface: many requests in flight without a thread for each.

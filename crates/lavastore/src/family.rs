@@ -1,6 +1,6 @@
 //! Column family handles.
 
-use crate::handle::Handle;
+use crate::handle::FamilyHandle;
 use crate::range::{KeyRange, half_open};
 use crate::read::Reader;
 use crate::write::Writer;
@@ -32,18 +32,18 @@ use crate::{
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Family(Handle);
+pub struct Family(FamilyHandle);
 
 impl Family {
-    pub(crate) fn new(handle: Handle) -> Family {
+    pub(crate) fn new(handle: FamilyHandle) -> Family {
         Family(handle)
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &FamilyHandle {
         &self.0
     }
 
-    pub(crate) fn into_handle(self) -> Handle {
+    pub(crate) fn into_handle(self) -> FamilyHandle {
         self.0
     }
 

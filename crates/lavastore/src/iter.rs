@@ -1,6 +1,6 @@
 //! Iterators over keys from both ends, and cursors that seek.
 
-use crate::handle::Handle;
+use crate::handle::FamilyHandle;
 use crate::range::{KeyRange, half_open};
 use crate::{Error, Result};
 use lavakv::DbIterator;
@@ -56,7 +56,7 @@ pub struct Iter {
     /// The error of the constructor, returned as the first item.
     refused: Option<Error>,
     done: bool,
-    family: Handle,
+    family: FamilyHandle,
     /// Options to create the iterator of the other end.
     options: lavakv::ReadOptions,
 }
@@ -69,7 +69,7 @@ enum End {
 }
 
 impl Iter {
-    pub(crate) fn new(family: &Handle, options: lavakv::ReadOptions) -> Iter {
+    pub(crate) fn new(family: &FamilyHandle, options: lavakv::ReadOptions) -> Iter {
         let mut made = Iter {
             front: None,
             back: None,
@@ -313,7 +313,7 @@ impl FusedIterator for Keys {}
 pub struct Cursor {
     iterator: DbIterator,
     // Dropped last: this may be the handle that keeps the store open.
-    _family: Handle,
+    _family: FamilyHandle,
 }
 
 impl Cursor {

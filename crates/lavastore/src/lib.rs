@@ -396,7 +396,7 @@ pub use lavakv::Value;
 /// # let _: Option<(DamagedFile, StallCause)> = None;
 /// ```
 #[doc(inline)]
-pub use lavakv::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
+pub use lavakv::{DamagedFile, Event, EventListener, FastTierChangeReason, StallCause};
 
 /// ```
 /// use lavastore::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, RestReport, RestState, Space};
@@ -421,15 +421,15 @@ pub use lavakv::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
 pub use lavakv::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, RestReport, RestState, Space};
 
 /// ```
-/// use lavastore::{Db, Options, SpeedSpace, testing::SimEnv};
-/// let options = Options { speed: Some("/fast".into()), ..Default::default() };
+/// use lavastore::{Db, Options, FastTierSpace, testing::SimEnv};
+/// let options = Options { fast_tier: Some("/fast".into()), ..Default::default() };
 /// let db = Db::open_in(&SimEnv::new(1).env(), "/store", &options)?;
-/// let SpeedSpace { place, bytes, .. } = db.space()?.speed.expect("the store has a second disk");
+/// let FastTierSpace { place, bytes, .. } = db.space()?.speed.expect("the store has a second disk");
 /// assert!(place.ends_with("fast") && bytes > 0);
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::SpeedSpace;
+pub use lavakv::FastTierSpace;
 
 /// ```
 /// # let db = lavastore::testing::store();
@@ -567,7 +567,7 @@ pub use lavafs;
 /// Several engines in one store, for the torture programs.
 #[cfg(feature = "engines")]
 #[doc(hidden)]
-pub use lavakv::beside;
+pub use lavakv::multi_engine;
 
 /// Bookkeeping cost of separated values in a store of terabytes, for the benchmarks.
 #[doc(hidden)]

@@ -81,17 +81,17 @@ pub struct LogStore {
 struct Shared {
     engine: lavalog::LogStore,
     /// The key-value store ends the engine, not these handles.
-    is_guest: bool,
+    is_secondary: bool,
 }
 
 /// The logs of a key-value store, held by each of its handles. The handle keeps the store open, not
 /// this type.
 #[derive(Clone)]
-pub(crate) struct LogsBeside(Arc<Shared>);
+pub(crate) struct StoreLogs(Arc<Shared>);
 
-impl LogsBeside {
-    pub(crate) fn new(engine: lavalog::LogStore) -> LogsBeside {
-        LogsBeside(Arc::new(Shared { engine, is_guest: true }))
+impl StoreLogs {
+    pub(crate) fn new(engine: lavalog::LogStore) -> StoreLogs {
+        StoreLogs(Arc::new(Shared { engine, is_secondary: true }))
     }
 
     pub(crate) fn engine(&self) -> &lavalog::LogStore {
@@ -110,7 +110,7 @@ impl LogsBeside {
 
 impl Shared {
     fn close(&self) -> Result<()> {
-        if self.is_guest { Ok(()) } else { self.engine.end() }
+        if self.is_secondary { Ok(()) } else { self.engine.end() }
     }
 }
 
@@ -180,7 +180,7 @@ impl LogStore {
     /// The errors of [`LogStore::open_with`].
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open(env, path.as_ref(), options)?;
-        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_guest: false })), host: None })
+        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_secondary: false })), host: None })
     }
 
     /// Opens the logs of a store for reading, also while another process has it open, and also if
@@ -227,7 +227,7 @@ impl LogStore {
     /// The errors of [`LogStore::open_read_only`].
     pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open_read_only(env, path.as_ref(), options)?;
-        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_guest: false })), host: None })
+        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_secondary: false })), host: None })
     }
 
     /// Salvages every record that can be proved in the store at `path` into a new store in `into`,

@@ -1,6 +1,6 @@
 //! Reads of one column family, as of a snapshot or now, with options.
 
-use crate::handle::Handle;
+use crate::handle::FamilyHandle;
 use crate::iter::Iter;
 use crate::range::{KeyRange, half_open};
 use crate::{Result, Value, ValueReader};
@@ -85,13 +85,13 @@ impl Default for ReadOptions {
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it reads nothing until it is asked"]
 pub struct Reader<'a> {
-    family: &'a Handle,
+    family: &'a FamilyHandle,
     snapshot: Option<&'a lavakv::Snapshot>,
     options: &'a ReadOptions,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(family: &'a Handle, snapshot: Option<&'a lavakv::Snapshot>) -> Reader<'a> {
+    pub(crate) fn new(family: &'a FamilyHandle, snapshot: Option<&'a lavakv::Snapshot>) -> Reader<'a> {
         Reader { family, snapshot, options: &DEFAULT }
     }
 

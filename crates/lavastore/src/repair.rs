@@ -24,7 +24,7 @@ pub struct RepairOptions {
     /// The fast tier of the store is lost, with the data that only its log had. If the fast tier
     /// exists, pass both directories instead ([`Volumes::env`](crate::Volumes::env)). Default:
     /// false.
-    pub without_speed: bool,
+    pub without_fast_tier: bool,
     /// Cancels the repair; no part of the new store is left. Default: none.
     pub cancel: Option<Cancel>,
 }
@@ -89,9 +89,9 @@ pub(crate) fn repair(
     into: (&Env, &Path),
     options: &RepairOptions,
 ) -> Result<RepairReport> {
-    let mut logs = lavalog::RepairBeside::new(&options.logs)?;
-    let RepairOptions { options: own, dry_run, without_speed, cancel, .. } = options.clone();
-    let own = repair::RepairOptions { options: own, dry_run, without_speed, cancel };
+    let mut logs = lavalog::SecondaryLogRepair::new(&options.logs)?;
+    let RepairOptions { options: own, dry_run, without_fast_tier, cancel, .. } = options.clone();
+    let own = repair::RepairOptions { options: own, dry_run, without_fast_tier, cancel };
     let keys = repair::repair_with_records(from, into, &own, &mut logs)?;
     Ok(RepairReport { keys, logs: logs.report() })
 }

@@ -1,6 +1,6 @@
 //! Asynchronous requests: futures and a completion queue.
 
-use crate::handle::Handle;
+use crate::handle::FamilyHandle;
 use crate::range::{KeyRange, half_open};
 use crate::{
     Entry, Family, Request, RequestOptions, RequestQueue, Result, Snapshot, Value, WriteBatch, WriteOptions,
@@ -42,11 +42,11 @@ use lavakv::process::Owned;
 #[derive(Clone)]
 pub struct Requests {
     inner: Owned<lavakv::Requests>,
-    family: Handle,
+    family: FamilyHandle,
 }
 
 impl Requests {
-    pub(crate) fn new(family: &Handle, options: &RequestOptions) -> Result<Requests> {
+    pub(crate) fn new(family: &FamilyHandle, options: &RequestOptions) -> Result<Requests> {
         Ok(Requests { inner: Owned::new(family.kv().requests(options)?), family: family.clone() })
     }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 /// The two directories of a store whose log is on its own disk, the fast tier.
 ///
 /// The *speed* place has the log, the *capacity* place everything else. If both are in the
-/// machine's file system, [`Options::speed`](crate::Options::speed) is the shorter form. Use
-/// `Volumes` for calls without options, such as a repair, and for volumes of LavaFS.
+/// machine's file system, [`Options::fast_tier`](crate::Options::fast_tier) is the shorter form.
+/// Use `Volumes` for calls without options, such as a repair, and for volumes of LavaFS.
 ///
 /// A store without a fast tier gets one when it is opened in [`Volumes::env`], and returns it by
-/// [`Volumes::give_back`]. In between, the store opens only with that fast tier. A tier that is
-/// missing or empty, belongs to another store, or is an older copy is refused.
+/// [`Volumes::detach_fast_tier`]. In between, the store opens only with that fast tier. A tier that
+/// is missing or empty, belongs to another store, or is an older copy is refused.
 ///
 /// ```
 /// use lavastore::{Db, Options, Volumes, testing::SimEnv};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// db.put("key", "value")?;
 /// db.close()?;
 /// assert!(Db::open_in(&machine, "/store", &Options::default()).is_err(), "its log is on the other disk");
-/// volumes.give_back()?;
+/// volumes.detach_fast_tier()?;
 /// let db = Db::open_in(&machine, "/store", &Options::default())?;
 /// assert!(db.get("key")?.is_some());
 /// # Ok::<(), lavastore::Error>(())
@@ -56,7 +56,7 @@ impl Volumes {
     /// ```
     pub fn in_envs(capacity: (&Env, &Path), speed: (&Env, &Path)) -> Volumes {
         let ((env, dir), (speed_env, speed_dir)) = (capacity, speed);
-        Volumes { env: lavakv::speed::joined(env, dir, speed_env, speed_dir), dir: dir.to_owned() }
+        Volumes { env: lavakv::fast_tier::joined(env, dir, speed_env, speed_dir), dir: dir.to_owned() }
     }
 
     /// Returns the environment for all calls on the store: open, read and repair.
@@ -86,7 +86,7 @@ impl Volumes {
     /// # use lavastore::{ErrorKind, Volumes, testing::SimEnv};
     /// # let machine = SimEnv::new(1).env();
     /// # let volumes = Volumes::in_envs((&machine, "/store".as_ref()), (&machine, "/fast".as_ref()));
-    /// assert_eq!(volumes.give_back().unwrap_err().kind(), ErrorKind::NotFound, "there is no store");
+    /// assert_eq!(volumes.detach_fast_tier().unwrap_err().kind(), ErrorKind::NotFound, "there is no store");
     /// ```
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Volumes {
     /// * `InvalidArgument`: the disk belongs to another store or is an older copy.
     /// * `Corruption`: the log is damaged. Use [`Db::repair_in`](crate::Db::repair_in).
     /// * `NoSpace`: make room in the capacity place and repeat.
-    pub fn give_back(&self) -> Result<()> {
-        lavakv::speed::give_back(&self.env, &self.dir)
+    pub fn detach_fast_tier(&self) -> Result<()> {
+        lavakv::fast_tier::detach_fast_tier(&self.env, &self.dir)
     }
 }

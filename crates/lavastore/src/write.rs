@@ -1,6 +1,6 @@
 //! Writes to one column family with options, and batches.
 
-use crate::handle::Handle;
+use crate::handle::FamilyHandle;
 use crate::range::{KeyRange, bounds};
 use crate::{Error, Family, LogBatch, Result, ValueWriter, WriteOptions};
 
@@ -25,12 +25,12 @@ use crate::{Error, Family, LogBatch, Result, ValueWriter, WriteOptions};
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it writes nothing until it is asked"]
 pub struct Writer<'a> {
-    family: &'a Handle,
+    family: &'a FamilyHandle,
     options: WriteOptions,
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(family: &'a Handle, options: WriteOptions) -> Writer<'a> {
+    pub(crate) fn new(family: &'a FamilyHandle, options: WriteOptions) -> Writer<'a> {
         Writer { family, options }
     }
 
@@ -180,8 +180,8 @@ impl<'a> Writer<'a> {
             return engine.write(logs.inner(), durability);
         }
         let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-        engine.write_carrying(logs.inner(), &mut |sink| {
-            lavakv::beside::write_carried(self.family.kv(), &batch.inner, &options, sink)
+        engine.write_with_primary(logs.inner(), &mut |sink| {
+            lavakv::multi_engine::write_embedded_in_secondary(self.family.kv(), &batch.inner, &options, sink)
         })
     }
 }
@@ -357,11 +357,11 @@ impl WriteBatch {
     }
 
     /// Returns the engine's batch, if all its families belong to the store of `family`.
-    pub(crate) fn into_inner_for(self, family: &Handle) -> Result<lavakv::WriteBatch> {
+    pub(crate) fn into_inner_for(self, family: &FamilyHandle) -> Result<lavakv::WriteBatch> {
         self.check_store(family).map(|()| self.inner)
     }
 
-    fn check_store(&self, family: &Handle) -> Result<()> {
+    fn check_store(&self, family: &FamilyHandle) -> Result<()> {
         match self.store {
             None => Ok(()),
             Some(Ok(store)) if store == family.store() => Ok(()),

@@ -14,8 +14,9 @@ use io::{Access, CreateOptions, Env, Rng};
 use lavastore_lsm as lsm;
 use lsm::vec_iter::{Entry, VecIter};
 use lsm::{
-    Anything, Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputFile, OutputFiles,
-    Rewrite, SizeCutter, Sources, Step, TableSource, ValueHook, Visibility, VisibleIterator, VisibleOptions,
+    AssumeOlderEntries, Bounds, JobEnv, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputFile,
+    OutputFiles, Rewrite, SizeCutter, Sources, Step, TableSource, ValueHook, Visibility, VisibleIterator,
+    VisibleOptions,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,10 +135,10 @@ fn run<I: InternalIterator>(
 ) -> Result<Vec<MergeOutput<FinishedTable>>> {
     let mut job = MergeJob::<KsstBuilder, I>::new(input, &[], MergeOptions::new(vec![2 * ENTRIES + 1]));
     loop {
-        let mut hooks = Hooks {
+        let mut hooks = JobEnv {
             files: tables,
             cutter: &mut SizeCutter { raw_bytes },
-            below: &mut Anything,
+            below: &mut AssumeOlderEntries,
             values: values.as_deref_mut().map(|values| values as _),
             observer: None,
         };

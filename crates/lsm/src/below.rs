@@ -13,7 +13,7 @@ use std::sync::Arc;
 use version::{FileMeta, Level, Version};
 
 /// Tells whether older entries may exist under a job's output.
-pub trait Below: Send {
+pub trait OlderEntryCheck: Send {
     /// Returns true if an older entry of `user_key` may exist. Keys must ascend from call to call.
     fn may_hold_key(&mut self, user_key: &[u8]) -> bool;
     /// Returns true if an older entry of a key in `[start, end)` may exist.
@@ -23,9 +23,9 @@ pub trait Below: Send {
 /// Assumes older entries everywhere, so that every tombstone stays. For flushes that finish before
 /// those of older memtables, and for repair.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Anything;
+pub struct AssumeOlderEntries;
 
-impl Below for Anything {
+impl OlderEntryCheck for AssumeOlderEntries {
     fn may_hold_key(&mut self, _user_key: &[u8]) -> bool {
         true
     }
@@ -52,7 +52,7 @@ impl DeeperLevels {
     }
 }
 
-impl Below for DeeperLevels {
+impl OlderEntryCheck for DeeperLevels {
     fn may_hold_key(&mut self, user_key: &[u8]) -> bool {
         self.unordered.iter().any(|f| f.covers(user_key))
             || self.levels.iter_mut().any(|(files, at)| {

@@ -5,7 +5,7 @@ use crate::gap::TableCursor;
 use crate::level::LevelIterator;
 use base::InternalIterator;
 use std::ops::{Deref, DerefMut};
-use table::{Fetched, Place};
+use table::{FetchedBlocks, SeekTarget};
 
 /// One of the cursors of a merging iterator.
 pub enum Cursor {
@@ -19,7 +19,7 @@ pub enum Cursor {
 
 impl Cursor {
     /// Prepares for the seek that follows ([`table::KsstIter::prepare`]).
-    pub fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+    pub fn prepare(&mut self, place: SeekTarget<'_>, fetched: &mut FetchedBlocks) {
         match self {
             Cursor::Any(_) => {}
             Cursor::Table(table) => table.prepare(place, fetched),
@@ -30,7 +30,7 @@ impl Cursor {
 
 impl Cursor {
     /// Visits the read buffers of each part of the cursor, for callers that perform the reads.
-    pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
+    pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut FetchedBlocks)) {
         match self {
             Cursor::Any(_) => {}
             Cursor::Table(table) => table.cursor.each_fetched(visit),

@@ -11,7 +11,7 @@
 use base::key::{self, TRAILER_LEN};
 use base::{Error, Gap, InternalIterator, Result};
 use std::sync::Arc;
-use table::{Fetched, KsstIter, Place};
+use table::{FetchedBlocks, KsstIter, SeekTarget};
 use version::FileMeta;
 
 /// Returns a gap of all keys of a table.
@@ -65,15 +65,15 @@ pub struct TableCursor {
 impl TableCursor {
     /// Returns true if the key range of the table excludes all entries at `place`, so the table
     /// need not be read.
-    fn ends_before(&self, place: Place<'_>) -> bool {
+    fn ends_before(&self, place: SeekTarget<'_>) -> bool {
         match place {
-            Place::From(target) => key::compare(&self.file.largest, target).is_lt(),
-            Place::UpTo(target) => key::compare(target, &self.file.smallest).is_lt(),
-            Place::First | Place::Last => false,
+            SeekTarget::From(target) => key::compare(&self.file.largest, target).is_lt(),
+            SeekTarget::UpTo(target) => key::compare(target, &self.file.smallest).is_lt(),
+            SeekTarget::First | SeekTarget::Last => false,
         }
     }
 
-    pub(crate) fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+    pub(crate) fn prepare(&mut self, place: SeekTarget<'_>, fetched: &mut FetchedBlocks) {
         if !self.ends_before(place) {
             self.cursor.prepare(place, fetched);
         }
@@ -95,14 +95,14 @@ impl InternalIterator for TableCursor {
         self.cursor.seek_to_last()
     }
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        if self.ends_before(Place::From(target)) {
+        if self.ends_before(SeekTarget::From(target)) {
             self.cursor.clear();
             return Ok(());
         }
         self.cursor.seek(target)
     }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        if self.ends_before(Place::UpTo(target)) {
+        if self.ends_before(SeekTarget::UpTo(target)) {
             self.cursor.clear();
             return Ok(());
         }

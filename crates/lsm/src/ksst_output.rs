@@ -4,7 +4,7 @@ use crate::merge_job::OutputTable;
 use base::range_del::RangeTombstone;
 use base::{KeySample, Result};
 use table::{FinishedTable, KsstBuilder};
-use version::{FileMeta, Known};
+use version::{FileMeta, TableStats};
 
 impl OutputTable for KsstBuilder {
     type Finished = FinishedTable;
@@ -54,10 +54,10 @@ pub fn file_meta(table: &FinishedTable) -> FileMeta {
 
 /// In a table without references no key is sampled: its entries cannot become garbage in value
 /// files.
-fn known(table: &FinishedTable) -> Known {
+fn known(table: &FinishedTable) -> TableStats {
     let mut notes = table.notes.clone();
     if table.properties.references == 0 {
         notes.sample = KeySample::default();
     }
-    Known::from(notes)
+    TableStats::from(notes)
 }

@@ -11,7 +11,7 @@
 use base::{Error, Gap, InternalIterator, Result, key};
 use std::ops::Range;
 use std::sync::Arc;
-use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Place};
+use table::{FetchedBlocks, IterOptions, Ksst, KsstIter, ScanBounds, SeekTarget};
 use version::{FileMeta, Level};
 
 /// Opens tables. The engine owns the table cache; merge jobs and scans see only this trait, so they
@@ -37,7 +37,7 @@ pub struct TableCursors {
     /// Read options of the cursors.
     pub options: IterOptions,
     /// Bounds beyond which the cursors do not read ahead.
-    pub borders: Arc<Borders>,
+    pub borders: Arc<ScanBounds>,
 }
 
 impl CursorSource for TableCursors {
@@ -58,9 +58,9 @@ pub struct Bounds<'a> {
 
 impl Bounds<'_> {
     /// Returns an owned copy.
-    pub fn borders(&self) -> Borders {
+    pub fn borders(&self) -> ScanBounds {
         let (lower, upper) = (self.lower.map(<[u8]>::to_vec), self.upper.map(<[u8]>::to_vec));
-        Borders { lower, upper, queues: None, wants: false }
+        ScanBounds { lower, upper, queues: None, wants: false }
     }
 
     /// Returns true if `file` may hold a key in the range.
@@ -157,22 +157,26 @@ impl<S: CursorSource> LevelIterator<S> {
 
     /// Returns the index of the file in which a seek begins, or an index outside the range if there
     /// is none.
-    fn first_file(&self, place: Place<'_>) -> usize {
+    fn first_file(&self, place: SeekTarget<'_>) -> usize {
         let files_before = |is_before: &dyn Fn(&FileMeta) -> bool| {
             self.range.start + self.part().partition_point(|f| is_before(f))
         };
         match place {
-            Place::First => self.range.start,
-            Place::Last => self.range.end.wrapping_sub(1),
-            Place::From(target) => files_before(&|f| key::compare(&f.largest, target).is_lt()),
-            Place::UpTo(target) => {
+            SeekTarget::First => self.range.start,
+            SeekTarget::Last => self.range.end.wrapping_sub(1),
+            SeekTarget::From(target) => files_before(&|f| key::compare(&f.largest, target).is_lt()),
+            SeekTarget::UpTo(target) => {
                 files_before(&|f| key::compare(&f.smallest, target).is_le()).wrapping_sub(1)
             }
         }
     }
 
     /// Moves the cursor of the file in which a seek begins.
-    fn seek_in(&mut self, place: Place<'_>, seek: impl FnOnce(&mut S::Cursor) -> Result<()>) -> Result<()> {
+    fn seek_in(
+        &mut self,
+        place: SeekTarget<'_>,
+        seek: impl FnOnce(&mut S::Cursor) -> Result<()>,
+    ) -> Result<()> {
         let cursor = self.cursor_of(self.first_file(place))?;
         cursor.map_or(Ok(()), seek)
     }
@@ -189,14 +193,14 @@ impl<S: CursorSource> LevelIterator<S> {
 
 impl LevelIterator {
     /// Prepares the file in which the seek begins, and opens it: see [`KsstIter::prepare`].
-    pub(crate) fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+    pub(crate) fn prepare(&mut self, place: SeekTarget<'_>, fetched: &mut FetchedBlocks) {
         if let Ok(Some(cursor)) = self.cursor_of(self.first_file(place)) {
             cursor.prepare(place, fetched);
         }
     }
 
     /// See [`KsstIter::each_fetched`].
-    pub(crate) fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
+    pub(crate) fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut FetchedBlocks)) {
         self.cursor.iter_mut().for_each(|cursor| cursor.each_fetched(visit));
     }
 
@@ -212,22 +216,22 @@ impl<S: CursorSource> InternalIterator for LevelIterator<S> {
         self.cursor.as_ref().is_some_and(|c| c.valid())
     }
     fn seek_to_first(&mut self) -> Result<()> {
-        let moved = self.seek_in(Place::First, S::Cursor::seek_to_first);
+        let moved = self.seek_in(SeekTarget::First, S::Cursor::seek_to_first);
         let moved = moved.and_then(|()| self.skip_forward());
         self.settle(moved)
     }
     fn seek_to_last(&mut self) -> Result<()> {
-        let moved = self.seek_in(Place::Last, S::Cursor::seek_to_last);
+        let moved = self.seek_in(SeekTarget::Last, S::Cursor::seek_to_last);
         let moved = moved.and_then(|()| self.skip_backward());
         self.settle(moved)
     }
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        let moved = self.seek_in(Place::From(target), |c| c.seek(target));
+        let moved = self.seek_in(SeekTarget::From(target), |c| c.seek(target));
         let moved = moved.and_then(|()| self.skip_forward());
         self.settle(moved)
     }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        let moved = self.seek_in(Place::UpTo(target), |c| c.seek_for_prev(target));
+        let moved = self.seek_in(SeekTarget::UpTo(target), |c| c.seek_for_prev(target));
         let moved = moved.and_then(|()| self.skip_backward());
         self.settle(moved)
     }

@@ -29,12 +29,12 @@ pub mod tombstones;
 pub mod vec_iter;
 pub mod visible;
 
-pub use below::{Anything, Below, DeeperLevels};
+pub use below::{AssumeOlderEntries, DeeperLevels, OlderEntryCheck};
 pub use cursor::Cursor;
 pub use ksst_output::file_meta;
 pub use level::{Bounds, LevelIterator, TableSource};
 pub use merge_job::{
-    DropObserver, DropReason, Hooks, MergeJob, MergeOptions, MergeOutput, MergeStats, OutputCutter,
+    DropObserver, DropReason, JobEnv, MergeJob, MergeOptions, MergeOutput, MergeStats, OutputCutter,
     OutputFile, OutputFiles, OutputSize, OutputTable, Rewrite, SizeCutter, Step, ValueHook,
 };
 pub use merging::{MergingIterator, ReadTogether};

@@ -26,7 +26,7 @@
 //! that the job made, finished or not: the caller deletes them. Nothing else has changed, since
 //! inputs are only read.
 
-use crate::below::Below;
+use crate::below::OlderEntryCheck;
 use crate::operator::MergeOperator;
 use base::key::{self, ValueKind, encode};
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
@@ -121,13 +121,13 @@ pub trait DropObserver {
 }
 
 /// Environment of a job, passed to it for one step.
-pub struct Hooks<'a, T: OutputTable> {
+pub struct JobEnv<'a, T: OutputTable> {
     /// Creates output files.
     pub files: &'a mut dyn OutputFiles<T>,
     /// Decides where output files end.
     pub cutter: &'a mut dyn OutputCutter,
     /// Tells whether older entries may exist under the output.
-    pub below: &'a mut dyn Below,
+    pub below: &'a mut dyn OlderEntryCheck,
     /// Rewrites values.
     pub values: Option<&'a mut dyn ValueHook>,
     /// Observes dropped entries.
@@ -232,7 +232,7 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
     ///
     /// # Panics
     /// If the job is already done, or if the entry counts do not add up.
-    pub fn step(&mut self, hooks: &mut Hooks<'_, T>) -> Result<Step<T::Finished>> {
+    pub fn step(&mut self, hooks: &mut JobEnv<'_, T>) -> Result<Step<T::Finished>> {
         let result = match &self.state {
             State::Done => panic!("a step after the job was done"),
             State::Failed(e) => return Err(e.clone()),
@@ -275,7 +275,7 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
         &self.input
     }
 
-    fn begin(&mut self, hooks: &mut Hooks<'_, T>) -> Result<()> {
+    fn begin(&mut self, hooks: &mut JobEnv<'_, T>) -> Result<()> {
         let retained = self.rules.retained(hooks.below);
         self.output.set_tombstones(retained);
         match &self.lower {
@@ -285,7 +285,7 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
     }
 
     /// Runs one step. Returns true when the job is done.
-    fn run(&mut self, hooks: &mut Hooks<'_, T>) -> Result<bool> {
+    fn run(&mut self, hooks: &mut JobEnv<'_, T>) -> Result<bool> {
         let until = self.rules.stats.input_bytes.saturating_add(self.step_bytes);
         while self.rules.stats.input_bytes < until {
             if !self.input.valid() {
@@ -314,7 +314,7 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
         Ok(false)
     }
 
-    fn finish(&mut self, hooks: &mut Hooks<'_, T>) -> Result<bool> {
+    fn finish(&mut self, hooks: &mut JobEnv<'_, T>) -> Result<bool> {
         self.rules.end_key(hooks, &mut self.output)?;
         self.output.finish(hooks)?;
         let stats = &mut self.rules.stats;

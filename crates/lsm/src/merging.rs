@@ -33,7 +33,7 @@ use crate::gap::meeting_point;
 use base::key::TRAILER_LEN;
 use base::{Error, Gap, InternalIterator, Result};
 use std::cmp::Ordering;
-use table::{Extent, Fetched, Place, Want};
+use table::{BlockRequest, Extent, FetchedBlocks, SeekTarget};
 
 /// Direction of the last move, which decides the order of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ enum Direction {
 /// Reads blocks for several cursors in one batch.
 pub trait ReadTogether: Send {
     /// Reads `wants`, which ascend by file and offset, and stores the results in `fetched`.
-    fn read(&self, fetched: &mut Fetched, wants: &[Want]);
+    fn read(&self, fetched: &mut FetchedBlocks, wants: &[BlockRequest]);
 }
 
 /// Maximum number of read batches before a seek: for the index, the block, and the block alone if
@@ -58,7 +58,7 @@ const BATCH_BYTES_MAX: u64 = 8 << 20;
 /// Batched reads for several cursors.
 struct Together {
     reads: Box<dyn ReadTogether>,
-    fetched: Fetched,
+    fetched: FetchedBlocks,
 }
 
 impl Together {
@@ -71,7 +71,7 @@ impl Together {
         wants.sort_unstable_by_key(|want| want.extent);
         wants.dedup_by_key(|want| want.extent);
         let mut bytes = 0;
-        let fits = |want: &&Want| {
+        let fits = |want: &&BlockRequest| {
             bytes += want.extent.len;
             bytes <= BATCH_BYTES_MAX
         };
@@ -165,10 +165,10 @@ impl MergingIterator {
 
     /// Returns the blocks that the cursors requested since the last call, if the caller performs
     /// the reads.
-    pub fn take_wanted(&mut self) -> Vec<Want> {
+    pub fn take_wanted(&mut self) -> Vec<BlockRequest> {
         let (mut wants, mut part) = (Vec::new(), 0);
         let wanted = &mut self.wanted;
-        let mut visit = |fetched: &mut Fetched| {
+        let mut visit = |fetched: &mut FetchedBlocks| {
             let own = fetched.take_wanted();
             wanted.extend(own.iter().map(|want| (want.extent, part)));
             wants.extend(own);
@@ -180,11 +180,11 @@ impl MergingIterator {
 
     /// Delivers a requested block to the parts that requested it, by calling `give`. The cursors
     /// must not have moved since the request.
-    pub fn give(&mut self, extent: &Extent, give: &mut dyn FnMut(&mut Fetched)) {
+    pub fn give(&mut self, extent: &Extent, give: &mut dyn FnMut(&mut FetchedBlocks)) {
         let takers: Vec<usize> =
             self.wanted.extract_if(.., |(e, _)| e == extent).map(|(_, part)| part).collect();
         let mut part = 0;
-        let mut visit = |fetched: &mut Fetched| {
+        let mut visit = |fetched: &mut FetchedBlocks| {
             if takers.contains(&part) {
                 give(fetched);
             }
@@ -200,11 +200,11 @@ impl MergingIterator {
 
     /// Uses `reads` to read the blocks of a seek in batches, for all cursors together.
     pub fn reading_together(self, reads: Box<dyn ReadTogether>) -> Self {
-        MergingIterator { together: Some(Together { reads, fetched: Fetched::default() }), ..self }
+        MergingIterator { together: Some(Together { reads, fetched: FetchedBlocks::default() }), ..self }
     }
 
     /// Loads the first blocks of a seek into memory for all children except `but`.
-    fn prepare(&mut self, place: Place<'_>, but: Option<usize>) {
+    fn prepare(&mut self, place: SeekTarget<'_>, but: Option<usize>) {
         let Some(together) = &mut self.together else { return };
         for _ in 0..BATCHES_MAX {
             let sought = self.children.iter_mut().enumerate().filter(|(i, _)| Some(*i) != but);
@@ -291,7 +291,7 @@ impl MergingIterator {
     }
 
     /// Positions every child, then rebuilds the heap.
-    fn reposition(&mut self, place: Place<'_>) -> Result<()> {
+    fn reposition(&mut self, place: SeekTarget<'_>) -> Result<()> {
         (self.current, self.gap) = (None, None);
         self.prepare(place, None);
         let direction = if place.is_forward() { Direction::Forward } else { Direction::Backward };
@@ -309,8 +309,8 @@ impl MergingIterator {
         self.current = None;
         let target = std::mem::take(&mut self.children[top].key);
         let place = match direction {
-            Direction::Forward => Place::From(&target),
-            Direction::Backward => Place::UpTo(&target),
+            Direction::Forward => SeekTarget::From(&target),
+            Direction::Backward => SeekTarget::UpTo(&target),
         };
         self.prepare(place, Some(top));
         for (i, child) in self.children.iter_mut().enumerate().filter(|(i, _)| *i != top) {
@@ -379,16 +379,16 @@ impl InternalIterator for MergingIterator {
         self.current.is_some()
     }
     fn seek_to_first(&mut self) -> Result<()> {
-        self.reposition(Place::First)
+        self.reposition(SeekTarget::First)
     }
     fn seek_to_last(&mut self) -> Result<()> {
-        self.reposition(Place::Last)
+        self.reposition(SeekTarget::Last)
     }
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.reposition(Place::From(target))
+        self.reposition(SeekTarget::From(target))
     }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        self.reposition(Place::UpTo(target))
+        self.reposition(SeekTarget::UpTo(target))
     }
     fn resume(&mut self) -> Result<()> {
         (self.current, self.gap) = (None, None);
@@ -421,12 +421,12 @@ impl InternalIterator for MergingIterator {
     }
 }
 
-fn seek(cursor: &mut dyn InternalIterator, place: Place<'_>) -> Result<()> {
+fn seek(cursor: &mut dyn InternalIterator, place: SeekTarget<'_>) -> Result<()> {
     match place {
-        Place::First => cursor.seek_to_first(),
-        Place::Last => cursor.seek_to_last(),
-        Place::From(target) => cursor.seek(target),
-        Place::UpTo(target) => cursor.seek_for_prev(target),
+        SeekTarget::First => cursor.seek_to_first(),
+        SeekTarget::Last => cursor.seek_to_last(),
+        SeekTarget::From(target) => cursor.seek(target),
+        SeekTarget::UpTo(target) => cursor.seek_for_prev(target),
     }
 }
 

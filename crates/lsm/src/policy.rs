@@ -3,7 +3,7 @@
 //!
 //! A [`CompactionPolicy`] determines the shape of a tree. There are [`Leveled`] and [`Vlsm`]; each
 //! family stores its choice ([`named`]). All policies share the compactions that only move or
-//! rewrite single files, which are built from the policy's [`Moves`].
+//! rewrite single files, which are built from the policy's [`SingleFileCompactions`].
 //!
 //! Sizes that decide the shape (targets, scores, file choice, debt) are compensated bytes, as in
 //! Scavenger+: separated values count as if they were inline, and tombstones count the entries that
@@ -33,8 +33,8 @@ mod gain;
 mod in_progress;
 pub mod leveled;
 pub mod manual;
-pub mod met;
 pub mod named;
+pub mod overlap_stats;
 pub mod pieces;
 pub mod quiet;
 pub mod relocation;
@@ -46,14 +46,14 @@ pub mod vlsm;
 pub use compaction::{Compaction, Reason};
 pub use contract::{CompactionPolicy, L0Load};
 pub use cutter::Cutter;
-pub use facts::{Facts, Moves};
-pub use for_space::Need;
+pub use facts::{PickInputs, SingleFileCompactions};
+pub use for_space::RequiredBenefit;
 pub use in_progress::InProgress;
 pub use leveled::parameters::{FileChoice, Leveled};
 pub use leveled::targets::LevelTargets;
 pub use manual::{ManualRange, ManualStep};
-pub use met::Met;
 pub use named::{Policies, PolicyChoice, TreeOptions};
+pub use overlap_stats::OverlapStats;
 pub use relocation::{Relocation, RelocationOptions, RelocationStep};
 pub use rest::RestRequest;
 pub use set_aside::SetAside;

@@ -12,7 +12,7 @@ use base::range_del::FragmentedRangeTombstones;
 use base::{Result, SeqNo};
 use io::ReadQueues;
 use std::sync::Arc;
-use table::{Borders, IterOptions};
+use table::{IterOptions, ScanBounds};
 use version::{FileMeta, Level};
 
 /// The readers that will see the entries.
@@ -104,7 +104,7 @@ impl Sources {
             }
         }
         let borders =
-            Arc::new(Borders { queues: self.queues.clone(), wants: self.wants, ..bounds.borders() });
+            Arc::new(ScanBounds { queues: self.queues.clone(), wants: self.wants, ..bounds.borders() });
         for (level, files) in levels {
             if level == 0 {
                 self.add_level_0(files, bounds, &borders)?;
@@ -118,7 +118,7 @@ impl Sources {
     /// Adds the files of level 0. If a flush wrote several tables, the disjoint ones share one
     /// cursor of a scan, which has one of them open. So there are at most as many cursors as tables
     /// that contain one key.
-    fn add_level_0(&mut self, files: &Level, bounds: Bounds<'_>, borders: &Arc<Borders>) -> Result<()> {
+    fn add_level_0(&mut self, files: &Level, bounds: Bounds<'_>, borders: &Arc<ScanBounds>) -> Result<()> {
         let (hidden, shown): (Vec<_>, Vec<_>) =
             files.iter().filter(|f| bounds.meet(f)).partition(|f| self.hides(f));
         self.hidden_tables += hidden.len();
@@ -142,7 +142,7 @@ impl Sources {
         matches!(self.readers, Visibility::At(_))
     }
 
-    fn cursor_of(&self, file: &Arc<FileMeta>, borders: &Arc<Borders>) -> Result<Cursor> {
+    fn cursor_of(&self, file: &Arc<FileMeta>, borders: &Arc<ScanBounds>) -> Result<Cursor> {
         let opened = self.source.table(file).map(|table| table.iter_within(self.options, borders));
         match opened {
             Ok(cursor) if self.is_scan() => {
@@ -156,7 +156,7 @@ impl Sources {
         }
     }
 
-    fn add_sorted(&mut self, files: &Level, bounds: Bounds<'_>, borders: &Arc<Borders>) {
+    fn add_sorted(&mut self, files: &Level, bounds: Bounds<'_>, borders: &Arc<ScanBounds>) {
         let range = bounds.range_in(files);
         let part = files.get(range).unwrap_or_default();
         let shown: Option<Vec<Arc<FileMeta>>> = if self.tombstones.is_empty() {
@@ -176,7 +176,7 @@ impl Sources {
         self.add_run(files, bounds, borders);
     }
 
-    fn add_run(&mut self, files: Level, bounds: Bounds<'_>, borders: &Arc<Borders>) {
+    fn add_run(&mut self, files: Level, bounds: Bounds<'_>, borders: &Arc<ScanBounds>) {
         let (source, borders) = (self.source.clone(), borders.clone());
         let tables = TableCursors { source, options: self.options, borders };
         self.cursors.push(Cursor::Level(Box::new(LevelIterator::new(files, bounds, tables))));

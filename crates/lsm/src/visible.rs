@@ -103,7 +103,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// Place of the entry shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum IteratorState {
     /// No entry is shown.
     Invalid,
     /// The inner cursor is on the entry.
@@ -119,7 +119,7 @@ pub struct VisibleIterator<I = crate::MergingIterator> {
     versions: Versions<I>,
     tombstones: TombstoneView,
     options: VisibleOptions,
-    state: State,
+    state: IteratorState,
     kind: ValueKind,
     seq: SeqNo,
     /// User key of the entry shown (`Folded`, `Backward`), or the last one passed.
@@ -140,7 +140,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             tombstones: TombstoneView::new(tombstones, options.snapshot),
             walk: Walk::new(options.empty.clone()),
             options,
-            state: State::Invalid,
+            state: IteratorState::Invalid,
             kind: ValueKind::Value,
             seq: 0,
             key: Vec::new(),
@@ -159,7 +159,10 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// Continues a forward move that had to wait ([`Error::is_waiting`]). Only without an operator,
     /// since a fold begins again.
     pub fn resume(&mut self) -> Result<()> {
-        debug_assert!(self.options.operator.is_none() && self.state == State::Invalid, "a fold that waits");
+        debug_assert!(
+            self.options.operator.is_none() && self.state == IteratorState::Invalid,
+            "a fold that waits"
+        );
         self.versions.inner_mut().resume()?;
         if self.has_left {
             self.versions.pass_older(&self.key)?;
@@ -169,15 +172,15 @@ impl<I: InternalIterator> VisibleIterator<I> {
 
     /// Returns true while the iterator is on a user key.
     pub fn valid(&self) -> bool {
-        self.state != State::Invalid
+        self.state != IteratorState::Invalid
     }
 
     /// Returns the user key. The iterator must be valid.
     pub fn key(&self) -> &[u8] {
         match self.state {
-            State::Invalid => panic!("key of an iterator that is not valid"),
-            State::Inner => key::user_key(self.versions.inner().key()),
-            State::Folded | State::Backward => &self.key,
+            IteratorState::Invalid => panic!("key of an iterator that is not valid"),
+            IteratorState::Inner => key::user_key(self.versions.inner().key()),
+            IteratorState::Folded | IteratorState::Backward => &self.key,
         }
     }
 
@@ -185,10 +188,10 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// with `keys_only`. The iterator must be valid.
     pub fn value(&self) -> &[u8] {
         match self.state {
-            State::Invalid => panic!("value of an iterator that is not valid"),
+            IteratorState::Invalid => panic!("value of an iterator that is not valid"),
             _ if self.options.keys_only => &[],
-            State::Inner => self.versions.inner().value(),
-            State::Folded | State::Backward => &self.value,
+            IteratorState::Inner => self.versions.inner().value(),
+            IteratorState::Folded | IteratorState::Backward => &self.value,
         }
     }
 
@@ -223,7 +226,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// earlier. Returns false if its end is unknown.
     pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {
         let Some(gap) = self.gap() else { return Ok(false) };
-        self.state = State::Invalid;
+        self.state = IteratorState::Invalid;
         self.versions.forget_deferred();
         // The buffer is empty if no key was passed, and also after passing the empty key.
         let passed = Some(self.key.as_slice()).filter(|key| self.has_left || !key.is_empty());
@@ -235,7 +238,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
 
     /// Resets the state for a new seek.
     fn restart(&mut self) {
-        self.state = State::Invalid;
+        self.state = IteratorState::Invalid;
         self.versions.forget_deferred();
         self.skips.restart();
         self.has_left = false;
@@ -287,15 +290,15 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// Moves to the next visible key. The iterator must be valid.
     #[expect(clippy::should_implement_trait, reason = "a cursor in both directions, which may fail")]
     pub fn next(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.state, State::Invalid) {
-            State::Invalid => panic!("moved an iterator that is not valid"),
-            State::Inner => {
+        match std::mem::replace(&mut self.state, IteratorState::Invalid) {
+            IteratorState::Invalid => panic!("moved an iterator that is not valid"),
+            IteratorState::Inner => {
                 save_user_key(&mut self.key, self.versions.inner());
                 self.has_left = true;
                 self.versions.inner_mut().next()?;
             }
-            State::Folded => self.versions.take_deferred()?,
-            State::Backward => {
+            IteratorState::Folded => self.versions.take_deferred()?,
+            IteratorState::Backward => {
                 self.versions.forget_deferred();
                 self.versions.seek(&self.key, 0, ValueKind::Deletion)?;
             }
@@ -306,11 +309,11 @@ impl<I: InternalIterator> VisibleIterator<I> {
 
     /// Moves to the previous visible key. The iterator must be valid.
     pub fn prev(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.state, State::Invalid) {
-            State::Invalid => panic!("moved an iterator that is not valid"),
-            State::Backward => self.versions.take_deferred()?,
+        match std::mem::replace(&mut self.state, IteratorState::Invalid) {
+            IteratorState::Invalid => panic!("moved an iterator that is not valid"),
+            IteratorState::Backward => self.versions.take_deferred()?,
             before => {
-                if before == State::Inner {
+                if before == IteratorState::Inner {
                     save_user_key(&mut self.key, self.versions.inner());
                 }
                 self.versions.forget_deferred();
@@ -351,7 +354,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
                     return self.fold_from_here();
                 }
                 self.kind = if kind == ValueKind::Merge { ValueKind::Value } else { kind };
-                self.state = State::Inner;
+                self.state = IteratorState::Inner;
                 return Ok(());
             }
             save_user_key(&mut self.key, self.versions.inner());
@@ -409,7 +412,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         }
         fold(&*operator, &self.key, base, &self.operands, &mut self.value)?;
         self.kind = ValueKind::Value;
-        self.state = State::Folded;
+        self.state = IteratorState::Folded;
         Ok(())
     }
 
@@ -435,13 +438,13 @@ impl<I: InternalIterator> VisibleIterator<I> {
                     self.versions.seek(&self.key, self.options.snapshot, ValueKind::Seek)?;
                     let seq = self.seq;
                     self.fold_from_here()?;
-                    self.state = State::Invalid;
+                    self.state = IteratorState::Invalid;
                     self.versions.forget_deferred();
                     self.seq = seq;
                     self.versions.leave_shown(&self.key)?;
                 }
             }
-            self.state = State::Backward;
+            self.state = IteratorState::Backward;
             return Ok(());
         }
         self.versions.take_deferred()?;

@@ -8,7 +8,7 @@ use cache::Cache;
 use io::{Access, CreateOptions, Env, ReadFile, Rng, sim::SimEnv};
 use lavastore_lsm::vec_iter::{Entry, VecIter};
 use lavastore_lsm::{
-    Bounds, DeeperLevels, Hooks, MergeJob, MergeOptions, MergingIterator, OutputFile, OutputFiles,
+    Bounds, DeeperLevels, JobEnv, MergeJob, MergeOptions, MergingIterator, OutputFile, OutputFiles,
     ReadTogether, SizeCutter, Sources, Step, TableSource, Visibility, VisibleIterator, VisibleOptions,
     file_meta,
 };
@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use table::source::read_now;
-use table::{Fetched, IterOptions, Ksst, KsstBuilder, Reference, TableIdentity, TableOptions, Want};
+use table::{
+    BlockRequest, FetchedBlocks, IterOptions, Ksst, KsstBuilder, Reference, TableIdentity, TableOptions,
+};
 use version::{FileMeta, Version};
 
 type View = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -130,7 +132,7 @@ impl Store {
         let mut job = MergeJob::new(input, tombstones, options);
         let mut below = DeeperLevels::new(&self.version, output_level);
         loop {
-            let mut hooks = Hooks {
+            let mut hooks = JobEnv {
                 files: &mut self.files,
                 cutter: &mut SizeCutter { raw_bytes },
                 below: &mut below,
@@ -255,7 +257,7 @@ impl Reads {
 }
 
 impl ReadTogether for Reads {
-    fn read(&self, fetched: &mut Fetched, wants: &[Want]) {
+    fn read(&self, fetched: &mut FetchedBlocks, wants: &[BlockRequest]) {
         assert!(wants.is_sorted_by(|a, b| a.extent < b.extent), "ascending, each once");
         let mut made = self.0.lock().expect("nobody panics");
         made.batches.push(wants.iter().map(|w| (w.extent.file, w.extent.offset, w.extent.len)).collect());

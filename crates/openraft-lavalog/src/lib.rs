@@ -50,5 +50,5 @@ mod store;
 
 pub use log::{LogReader, LogStorage};
 pub use snapshot::SnapshotFile;
-pub use state::{Application, Changes, SnapshotBuilder, State, StateMachine};
+pub use state::{Application, Changes, RaftGroupState, SnapshotBuilder, StateMachine};
 pub use store::{Options, Store};

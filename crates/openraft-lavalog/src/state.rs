@@ -86,7 +86,7 @@ impl Changes {
 
 /// Read access to the state of a group, in addition to openraft's state machine. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct RaftGroupState {
     db: Db,
     /// Guards the current family, which changes when a snapshot is installed, and the reason for a
     /// missing snapshot.
@@ -99,7 +99,7 @@ struct Current {
     not_taken: Option<Error>,
 }
 
-impl State {
+impl RaftGroupState {
     /// Returns the current family of the state. Keys that begin with byte 0 are internal.
     pub fn family(&self) -> Family {
         read(&self.current).family.clone()
@@ -117,7 +117,7 @@ impl State {
 pub struct StateMachine<C, A> {
     name: String,
     generation: u64,
-    state: State,
+    state: RaftGroupState,
     snapshots: Snapshots,
     application: A,
     types: std::marker::PhantomData<fn() -> C>,
@@ -164,7 +164,7 @@ where
         snapshots.clean()?;
         let family = db.family(&family_name(name, generation))?;
         let current = Arc::new(RwLock::new(Current { family, not_taken: None }));
-        let state = State { db: db.clone(), current };
+        let state = RaftGroupState { db: db.clone(), current };
         let (name, types) = (name.to_owned(), std::marker::PhantomData);
         let mut machine = StateMachine { name, generation, state, snapshots, application, types };
         match machine.restore() {
@@ -226,7 +226,7 @@ where
     }
 
     /// Returns read access to the state, for use after openraft takes the state machine.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> RaftGroupState {
         self.state.clone()
     }
 
@@ -360,7 +360,7 @@ where
 pub struct SnapshotBuilder<C> {
     family: Family,
     view: lavastore::Snapshot,
-    state: State,
+    state: RaftGroupState,
     snapshots: Snapshots,
     types: std::marker::PhantomData<fn() -> C>,
 }

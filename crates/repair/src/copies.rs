@@ -8,7 +8,7 @@
 //! carry one uid, so their readable bytes are equal. The number of such pairs is small: one, or the
 //! files of one tier.
 
-use super::files::{Files, Place};
+use super::files::{DataFilePath, DataFiles};
 use cache::Cache;
 use io::Env;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use version::names;
 const CACHE_LEN: usize = 1 << 20;
 
 /// Puts the better copy of each duplicated file into `files.known`.
-pub(super) fn settle(env: &Env, files: &mut Files) {
+pub(super) fn settle(env: &Env, files: &mut DataFiles) {
     for (uid, other) in &mut files.copies {
         let Some((kind, place)) = files.known.get_mut(uid) else { continue };
         let holes_of_first = holes(env, *kind, *uid, place);
@@ -32,7 +32,7 @@ pub(super) fn settle(env: &Env, files: &mut Files) {
 }
 
 /// Returns the number of unreadable blocks of a file, or `u64::MAX` if the whole file is unusable.
-fn holes(env: &Env, kind: Kind, uid: base::Uid, place: &Place) -> u64 {
+fn holes(env: &Env, kind: Kind, uid: base::Uid, place: &DataFilePath) -> u64 {
     let named = place.path.file_name().and_then(|name| names::parse(name.to_str()?));
     let number = named.and_then(names::FileKind::data).unwrap_or_default();
     let cache = Arc::new(Cache::new(CACHE_LEN));

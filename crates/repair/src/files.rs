@@ -19,12 +19,12 @@ const FOOTER_LEN: usize = 64;
 
 /// Path of a file, and the length of its valid part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DataFilePath {
     pub path: PathBuf,
     pub len: u64,
 }
 
-impl Place {
+impl DataFilePath {
     /// Opens the file for reading.
     pub fn open(&self, env: &Env) -> Result<Arc<dyn ReadFile>> {
         Ok(store::repair::clipped(env.fs.open(&self.path, Access::Buffered)?, self.len))
@@ -33,19 +33,19 @@ impl Place {
 
 /// Data files of a directory.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct DataFiles {
     /// Files with a readable footer, by uid.
-    pub known: HashMap<Uid, (Kind, Place)>,
+    pub known: HashMap<Uid, (Kind, DataFilePath)>,
     /// Second copy of each file in `known` that was being migrated to another tier: see
     /// [`super::copies`].
-    pub copies: HashMap<Uid, Place>,
+    pub copies: HashMap<Uid, DataFilePath>,
     /// All files by name, with or without a readable footer.
-    pub named: HashMap<FileKind, Place>,
+    pub named: HashMap<FileKind, DataFilePath>,
     /// Files in `named` without a readable footer.
     pub silent: Vec<FileKind>,
 }
 
-impl Files {
+impl DataFiles {
     /// Returns true if the directory has a data file of LavaKV.
     pub fn have_keys(&self) -> bool {
         let is_of_keys = |kind: &FileKind| kind.data().is_some() || matches!(kind, FileKind::Tail(_));
@@ -54,10 +54,11 @@ impl Files {
 
     /// Returns the place of a file that the manifest names. Of two copies it takes the one with
     /// this name, since the other may be incomplete.
-    pub fn place_of(&self, uid: Uid, kind: FileKind) -> Option<&Place> {
+    pub fn place_of(&self, uid: Uid, kind: FileKind) -> Option<&DataFilePath> {
         let (_, first) = self.known.get(&uid)?;
         let name = kind.to_string();
-        let is_named = |place: &&Place| place.path.file_name().is_some_and(|file| file == name.as_str());
+        let is_named =
+            |place: &&DataFilePath| place.path.file_name().is_some_and(|file| file == name.as_str());
         Some(self.copies.get(&uid).filter(is_named).unwrap_or(first))
     }
 }
@@ -66,16 +67,16 @@ impl Files {
 ///
 /// # Errors
 /// `Unsupported` if a newer release wrote a file; the errors of listing the directory.
-pub(super) fn look(env: &Env, dir: &Path) -> Result<Files> {
-    let mut files = Files::default();
+pub(super) fn look(env: &Env, dir: &Path) -> Result<DataFiles> {
+    let mut files = DataFiles::default();
     for entry in env.fs.list(dir)? {
         let Some(kind) = names::parse(&entry.name) else { continue };
         let path = io::fs::join(dir, &entry.name);
-        let place = Place { path, len: entry.len };
+        let place = DataFilePath { path, len: entry.len };
         if kind.data().is_some() {
             match end_of(env, &place)? {
                 Some((what, uid, len)) => {
-                    let place = Place { len, ..place.clone() };
+                    let place = DataFilePath { len, ..place.clone() };
                     match files.known.entry(uid) {
                         Entry::Vacant(entry) => drop(entry.insert((what, place))),
                         Entry::Occupied(_) => drop(files.copies.insert(uid, place)),
@@ -91,7 +92,7 @@ pub(super) fn look(env: &Env, dir: &Path) -> Result<Files> {
 }
 
 /// Returns the kind, the uid and the end of a file. Returns `None` also if the file is unreadable.
-fn end_of(env: &Env, place: &Place) -> Result<Option<(Kind, Uid, u64)>> {
+fn end_of(env: &Env, place: &DataFilePath) -> Result<Option<(Kind, Uid, u64)>> {
     let Ok(file) = env.fs.open(&place.path, Access::Buffered) else { return Ok(None) };
     match salvage::identify(&*file, place.len) {
         Ok(Some((kind, uid))) => return Ok(Some((kind, uid, place.len))),

@@ -36,7 +36,7 @@
 //! `rebuild`).
 
 use super::report::LostRange;
-use super::scan::{Found, Table};
+use super::scan::{RepairScan, Table};
 use base::{Error, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use version::names::FileKind;
@@ -64,7 +64,7 @@ pub(super) struct Counted {
 pub(super) type Plan = BTreeMap<FamilyId, FamilyPlan>;
 
 /// Chooses the live tables.
-pub(super) fn judge(found: &mut Found) -> Plan {
+pub(super) fn judge(found: &mut RepairScan) -> Plan {
     let mut plan = Plan::new();
     let tables = std::mem::take(&mut found.tables);
     found.report.files_used = tables.len() as u64;
@@ -117,7 +117,7 @@ pub(super) fn judge(found: &mut Found) -> Plan {
 }
 
 /// Sets names, options and floors, from the surviving manifest records and from the tables.
-fn name_families(found: &Found, tables: &[Table], plan: &mut Plan) {
+fn name_families(found: &RepairScan, tables: &[Table], plan: &mut Plan) {
     for (id, known) in found.witness.families.iter().filter(|(_, known)| !known.is_dropped) {
         let own = plan.entry(*id).or_default();
         (own.name, own.options) = (known.name.clone(), known.options.clone());
@@ -143,7 +143,7 @@ fn name_families(found: &Found, tables: &[Table], plan: &mut Plan) {
 }
 
 /// Returns the tables that exist but no longer belong to the store.
-fn gone(found: &Found, tables: &[Table]) -> BTreeSet<u64> {
+fn gone(found: &RepairScan, tables: &[Table]) -> BTreeSet<u64> {
     let noted = tables.iter().flat_map(|table| table.identity.store.gone.iter().copied());
     let removed = found.witness.tables.iter().filter(|(_, table)| matches!(table, TableWitness::Removed));
     noted.chain(removed.map(|(number, _)| *number)).collect()
@@ -155,9 +155,9 @@ type Span = (BTreeSet<u64>, Keys);
 pub(super) type Keys = (Vec<u8>, Vec<u8>);
 
 /// Returns the jobs with missing inputs.
-fn spans_of_done_jobs(found: &Found, tables: &[Table]) -> Vec<Span> {
+fn spans_of_done_jobs(found: &RepairScan, tables: &[Table]) -> Vec<Span> {
     let is_there = |number: &u64| {
-        let names = [FileKind::Ksst(*number), FileKind::SpeedKsst(*number)];
+        let names = [FileKind::Ksst(*number), FileKind::FastKsst(*number)];
         names.iter().any(|name| found.files.named.contains_key(name))
     };
     let mut jobs: BTreeMap<(u64, Vec<u64>), Keys> = BTreeMap::new();

@@ -14,7 +14,7 @@
 //! tables.
 //!
 //! An embedded batch proves that everything logged before it in LavaKV's own lane was durable,
-//! including the values placed outside the log (LavaKV's `write::carry`): see
+//! including the values placed outside the log (LavaKV's `write::embedded_batch`): see
 //! [`Lanes::last_carried`].
 
 use base::{Error, Result, SeqNo, Uid};
@@ -23,10 +23,10 @@ use lavakv::repairing::{TENANT, decode};
 use std::collections::VecDeque;
 use std::path::Path;
 use store::commit::tenant;
-use store::guest::Carried;
-use store::manifest::{EngineId, State};
+use store::manifest::{EngineId, ManifestState};
 use store::repair::{Batches, Groups, LogGap, OnBatch, SalvagedLog, open_lane};
-use wal::{Lane, LogPlace, TenantId};
+use store::secondary_engine::EmbeddedPrimaryBatch;
+use wal::{Lane, LogFilePosition, TenantId};
 
 /// Both lanes of the log: see the module.
 pub(super) struct Lanes {
@@ -39,7 +39,7 @@ pub(super) struct Lanes {
 }
 
 /// An embedded batch: its end in the log, its first sequence, its bytes.
-type CarriedBatch = (LogPlace, SeqNo, Vec<u8>);
+type CarriedBatch = (LogFilePosition, SeqNo, Vec<u8>);
 
 impl Lanes {
     /// Opens both lanes, or only LavaKV's lane if the manifest knows no secondary engine.
@@ -49,22 +49,22 @@ impl Lanes {
     pub fn open(
         env: &Env,
         dir: &Path,
-        state: Option<&State>,
+        state: Option<&ManifestState>,
         store: Option<Uid>,
-        guest: Option<EngineId>,
+        secondary: Option<EngineId>,
     ) -> Result<Lanes> {
         let own = open_lane(env, dir, (Lane::FIRST, Groups::All), state, store)?;
-        if state.is_some() && guest.is_none() {
+        if state.is_some() && secondary.is_none() {
             return Ok(Lanes { own, records: None, in_files_below: 0 });
         }
         let store = store.or_else(|| (!own.is_empty()).then_some(own.store));
         let records = open_lane(env, dir, (Lane::LOG, Groups::Replayed), state, store)?;
-        let records = Some((records, guest.and_then(tenant).unwrap_or_default()));
+        let records = Some((records, secondary.and_then(tenant).unwrap_or_default()));
         Ok(Lanes { own, records, in_files_below: 0 })
     }
 
     /// Sets the sequence of the secondary engine below which batches are not replayed: see
-    /// [`store::repair::GuestRepair::in_files_below`].
+    /// [`store::repair::SecondaryRepair::in_files_below`].
     pub fn are_in_files_below(&mut self, seq: SeqNo) {
         self.in_files_below = seq;
     }
@@ -97,12 +97,12 @@ impl Lanes {
     /// The errors of `take`.
     pub fn each(&self, take: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
         let batches = self.records.as_ref().map(|(records, tenant)| records.batches(*tenant));
-        let mut carried = Ahead { batches, in_files_below: self.in_files_below, read: VecDeque::new() };
+        let mut embedded = Ahead { batches, in_files_below: self.in_files_below, read: VecDeque::new() };
         let gaps = self.own.replay(TENANT, &mut |place, first_seq, payload| {
-            carried.below(first_seq, take)?;
+            embedded.below(first_seq, take)?;
             take(place, first_seq, payload)
         })?;
-        carried.below(SeqNo::MAX, take)?;
+        embedded.below(SeqNo::MAX, take)?;
         Ok(gaps)
     }
 
@@ -114,7 +114,7 @@ impl Lanes {
         let mut last = 0;
         if let Some((records, tenant)) = &self.records {
             records.replay(*tenant, &mut |_, _, payload| {
-                last = carried_by(payload).ok().flatten().map_or(last, |(first, _, _)| first);
+                last = embedded_by(payload).ok().flatten().map_or(last, |(first, _, _)| first);
                 Ok(())
             })?;
         }
@@ -209,7 +209,7 @@ impl Lanes {
         };
         let mut missing: Option<Run> = None;
         records.replay(*tenant, &mut |place, seq, payload| {
-            let Ok(Some((first, last, _))) = carried_by(payload) else { return Ok(()) };
+            let Ok(Some((first, last, _))) = embedded_by(payload) else { return Ok(()) };
             let is_hole = seq >= self.in_files_below && next < first && !is_told(next, first - 1);
             if is_hole {
                 missing = Some((missing.map_or(next, |(before, _)| before), first - 1));
@@ -228,11 +228,11 @@ impl Lanes {
 
 /// Decodes the batch embedded in a batch of the lane of records: its first and last sequence, and
 /// its bytes.
-fn carried_by(payload: &[u8]) -> Result<Option<(SeqNo, SeqNo, &[u8])>> {
-    let Some(carried) = Carried::read(payload)? else { return Ok(None) };
-    let (first, count, mut entries) = decode(carried.bytes)?;
+fn embedded_by(payload: &[u8]) -> Result<Option<(SeqNo, SeqNo, &[u8])>> {
+    let Some(embedded) = EmbeddedPrimaryBatch::read(payload)? else { return Ok(None) };
+    let (first, count, mut entries) = decode(embedded.bytes)?;
     entries.try_for_each(|change| change.map(drop))?;
-    Ok(Some((first, first + SeqNo::from(count) - 1, carried.bytes)))
+    Ok(Some((first, first + SeqNo::from(count) - 1, embedded.bytes)))
 }
 
 /// Returns the gaps of the lane of records at or above `below`, in sequences of the embedded
@@ -246,7 +246,7 @@ fn gaps_of_records(records: &SalvagedLog, tenant: TenantId, below: SeqNo) -> Res
         while let Some(gap) = lost.next_if(|gap| gap.after_seq < first_seq) {
             open_gap(&mut out, last, gap.error);
         }
-        match carried_by(payload) {
+        match embedded_by(payload) {
             Ok(None) => {}
             Ok(Some((first, last_of, _))) => {
                 if let Some(gap) = out.last_mut() {
@@ -341,7 +341,7 @@ impl Ahead<'_> {
             let more = batches.step(&mut |place, seq, payload| {
                 // A batch that cannot be decoded is reported as a gap.
                 if seq >= in_files_below
-                    && let Ok(Some((first, _, bytes))) = carried_by(payload)
+                    && let Ok(Some((first, _, bytes))) = embedded_by(payload)
                 {
                     read.push_back((place.clone(), first, bytes.to_vec()));
                 }

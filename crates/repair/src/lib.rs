@@ -9,8 +9,8 @@
 //!    flushes write sorted tables. Then it replays both lanes of the log (`lanes`).
 //!
 //! The same call repairs the logs of a store: their engine is the secondary engine of LavaKV
-//! ([`store::repair::GuestRepair`]). Both engines use the same manifest, or none, and write into
-//! one new store. It stays marked as unfinished until both are durable.
+//! ([`store::repair::SecondaryRepair`]). Both engines use the same manifest, or none, and write
+//! into one new store. It stays marked as unfinished until both are durable.
 //!
 //! Unreadable parts are skipped and reported (`report`): the losses by file, offset and key range,
 //! and the keys whose value may be stale.
@@ -44,7 +44,7 @@ use rebuild::GuestOf;
 use std::path::Path;
 use store::files::unfinished;
 use store::manifest::EngineId;
-use store::repair::{FewOpen, GuestRepair, Places};
+use store::repair::{FewOpen, Places, SecondaryRepair};
 use version::names::{self, FileKind};
 
 /// Options of a repair.
@@ -55,7 +55,7 @@ pub struct RepairOptions {
     /// Reads everything, and writes nothing.
     pub dry_run: bool,
     /// Repairs without the fast tier of the store. Data that exists only in its log is lost.
-    pub without_speed: bool,
+    pub without_fast_tier: bool,
     /// Cancels the repair, which then removes the new store.
     pub cancel: Option<Cancel>,
 }
@@ -95,7 +95,7 @@ pub fn repair_in(
 }
 
 /// Repairs a store together with the logs of its secondary engine, if it has one: see
-/// [`store::repair::GuestRepair`].
+/// [`store::repair::SecondaryRepair`].
 ///
 /// # Errors
 /// As [`repair`], and the errors of the secondary engine; `Unsupported` if the store has logs but
@@ -104,19 +104,19 @@ pub fn repair_with_records(
     from: (&Env, &Path),
     into: (&Env, &Path),
     options: &RepairOptions,
-    guest: &mut dyn GuestRepair,
+    secondary: &mut dyn SecondaryRepair,
 ) -> Result<RepairReport> {
-    repair_places(from, into, options, Some(guest))
+    repair_places(from, into, options, Some(secondary))
 }
 
 fn repair_places(
     from: (&Env, &Path),
     into: (&Env, &Path),
     options: &RepairOptions,
-    guest: GuestOf<'_>,
+    secondary: GuestOf<'_>,
 ) -> Result<RepairReport> {
     let places =
-        &Places { from, into, without_speed: options.without_speed, cancel: options.cancel.as_ref() };
+        &Places { from, into, without_fast_tier: options.without_fast_tier, cancel: options.cancel.as_ref() };
     options.options.validate()?;
     let _lock = places.keep_writers_away()?;
     if !options.dry_run {
@@ -137,8 +137,8 @@ fn repair_places(
             found.witness.other_engines.entry(EngineId(engine)).or_default();
         }
     }
-    if let Some(guest) = &guest {
-        found.has_records = found.witness.other_engines.remove(&guest.engine()).is_some();
+    if let Some(secondary) = &secondary {
+        found.has_records = found.witness.other_engines.remove(&secondary.engine()).is_some();
     }
     if !found.witness.other_engines.is_empty() {
         let named = |(id, name): (&EngineId, &String)| match name.as_str() {
@@ -154,7 +154,7 @@ fn repair_places(
             places.clear_target(makes_dir);
         }
     };
-    let rebuilt = few.check().and_then(|()| rebuild::rebuild(places, options, found, plan, guest));
+    let rebuilt = few.check().and_then(|()| rebuild::rebuild(places, options, found, plan, secondary));
     let (report, target) = rebuilt.inspect_err(|_| clear())?;
     if let Err(e) = few.check().and_then(|()| target.flush(places.cancel)) {
         target.discard();

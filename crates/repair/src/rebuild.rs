@@ -18,8 +18,8 @@ use super::judge::{Counted, FamilyPlan, Plan};
 use super::lanes::Lanes;
 use super::ranges::Ranges;
 use super::report::{LostRange, RepairReport, RepairedFamily};
-use super::runs::{Heard, Met, runs_of};
-use super::scan::{Found, Table, demote};
+use super::runs::{Heard, WalkEvent, runs_of};
+use super::scan::{RepairScan, Table, demote};
 use super::target::Target;
 use super::values::{self, Values};
 use base::hash::key_hash;
@@ -32,7 +32,7 @@ use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use store::repair::{GuestRepair, Judged, LogGap, Places};
+use store::repair::{Judged, LogGap, Places, SecondaryRepair};
 use table::salvage::{self, Missing};
 use table::segment::RecordReference;
 use table::{Ksst, ReadCounters, SegmentReference};
@@ -40,39 +40,39 @@ use version::names;
 use version::{FamilyId, ManifestWitness};
 
 /// Secondary engine of the store whose logs the same call repairs, if there is one.
-pub(super) type GuestOf<'g> = Option<&'g mut dyn GuestRepair>;
+pub(super) type GuestOf<'g> = Option<&'g mut dyn SecondaryRepair>;
 
 /// Rebuilds the store from the chosen tables. The new store stays marked as unfinished.
 pub(super) fn rebuild(
     places: &Places<'_>,
     options: &RepairOptions,
-    mut found: Found,
+    mut found: RepairScan,
     mut plan: Plan,
-    mut guest: GuestOf<'_>,
+    mut secondary: GuestOf<'_>,
 ) -> Result<(RepairReport, Target)> {
     let (env, dir) = places.from;
     let state = found.witness.state.as_ref().map(|state| &*state.store);
-    let engine = guest.as_ref().map(|guest| guest.engine());
+    let engine = secondary.as_ref().map(|secondary| secondary.engine());
     let mut lanes = Lanes::open(env, dir, state, found.witness.store, engine)?;
     if let Some(e) = lost_end(dir, &found, &lanes) {
         found.report.damage(&e);
-        return anew(places, options, found, guest);
+        return anew(places, options, found, secondary);
     }
     if engine.is_some() && !found.has_records && !lanes.has_records() {
-        guest = None;
+        secondary = None;
     }
-    if let Some(own) = &mut guest {
+    if let Some(own) = &mut secondary {
         let store = found.witness.store.or_else(|| lanes.store());
         let judged = Judged { from_manifest: found.witness.state.is_some(), store };
         if own.look(places, &judged)?.is_some() {
-            return anew(places, options, found, guest);
+            return anew(places, options, found, secondary);
         }
         lanes.are_in_files_below(own.in_files_below());
     }
     lanes.displaced().for_each(|e| found.report.damage(e));
     let (of_log, gaps) = families_of_log(&lanes)?;
     let has_keys = !plan.is_empty() || !of_log.is_empty() || lanes.last_carried()? > 0;
-    check_halves(dir, &found, &lanes, guest.is_some(), has_keys)?;
+    check_halves(dir, &found, &lanes, secondary.is_some(), has_keys)?;
     plan.entry(DEFAULT_FAMILY).or_default();
     for id in of_log {
         if !plan.contains_key(&id) && may_be_there(&found.witness, id) {
@@ -87,12 +87,12 @@ pub(super) fn rebuild(
     let target = match options.dry_run {
         true => Target::Nowhere,
         false => {
-            let guest = guest.as_deref_mut().map(GuestRepair::guest);
-            Target::make(places, &options.options, &plan, &names, guest)?
+            let secondary = secondary.as_deref_mut().map(SecondaryRepair::secondary);
+            Target::make(places, &options.options, &plan, &names, secondary)?
         }
     };
     let saved = save(env, found, &plan, &names, &lanes, &target);
-    match saved.and_then(|report| guest.map_or(Ok(()), GuestRepair::save).map(|()| report)) {
+    match saved.and_then(|report| secondary.map_or(Ok(()), SecondaryRepair::save).map(|()| report)) {
         Ok(report) => Ok((report, target)),
         Err(e) => {
             target.discard();
@@ -102,7 +102,7 @@ pub(super) fn rebuild(
 }
 
 /// Returns an error if the log proves that the manifest has lost its end.
-fn lost_end(dir: &Path, found: &Found, lanes: &Lanes) -> Option<Error> {
+fn lost_end(dir: &Path, found: &RepairScan, lanes: &Lanes) -> Option<Error> {
     let (last, seen) = (found.witness.state.as_ref()?.store.edit_number, lanes.witness_edit());
     let why = format!(
         "the manifest ends at edit {last}, but the log confirms edit {seen}: the end of the manifest is missing"
@@ -112,8 +112,14 @@ fn lost_end(dir: &Path, found: &Found, lanes: &Lanes) -> Option<Error> {
 
 /// Rejects a repair that would save only one half of this store, or add a half that the store never
 /// had.
-fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans: bool) -> Result<()> {
-    if !has_guest && lanes.has_records() {
+fn check_halves(
+    dir: &Path,
+    found: &RepairScan,
+    lanes: &Lanes,
+    has_secondary: bool,
+    plans: bool,
+) -> Result<()> {
+    if !has_secondary && lanes.has_records() {
         let why = "a page belongs to the record lane: repair the store with the engine of the records";
         return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
     }
@@ -122,7 +128,7 @@ fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans
         Some(state) => state.next_family > 0,
         None => plans || found.files.have_keys(),
     };
-    if has_guest && !has_keys {
+    if has_secondary && !has_keys {
         let why = "the store has logs and no keys: repair it as a store of logs";
         return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
     }
@@ -132,13 +138,13 @@ fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans
 /// Writes the tables and the log into the new store.
 fn save(
     env: &Env,
-    mut found: Found,
+    mut found: RepairScan,
     plan: &Plan,
     names: &HashMap<FamilyId, String>,
     lanes: &Lanes,
     target: &Target,
 ) -> Result<RepairReport> {
-    let Found { cache, values, report, witness, .. } = &mut found;
+    let RepairScan { cache, values, report, witness, .. } = &mut found;
     let is_exact = witness.state.is_some();
     for (id, family) in plan {
         let name = names.get(id).cloned().unwrap_or_default();
@@ -193,17 +199,17 @@ fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, TablesAsked<'_
 fn anew(
     places: &Places<'_>,
     options: &RepairOptions,
-    found: Found,
-    guest: GuestOf<'_>,
+    found: RepairScan,
+    secondary: GuestOf<'_>,
 ) -> Result<(RepairReport, Target)> {
     let (env, dir) = places.from;
-    let Found { mut witness, mut report, has_records, .. } = found;
+    let RepairScan { mut witness, mut report, has_records, .. } = found;
     demote(&mut witness);
     report.from_manifest = false;
     let mut found = super::scan::scan_with(env, dir, witness, report)?;
     found.has_records = has_records;
     let plan = super::judge::judge(&mut found);
-    rebuild(places, options, found, plan, guest)
+    rebuild(places, options, found, plan, secondary)
 }
 
 /// Returns true if a family that only the log knows may belong to the store.
@@ -380,11 +386,11 @@ impl Merge<'_> {
     /// Saves a separated value. Returns its length, or the reason for its loss.
     fn separated(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<Result<u64>> {
         match self.values.get(key, seq, reference) {
-            Ok(values::Found::Bytes(value)) => {
+            Ok(values::SalvagedValue::Bytes(value)) => {
                 self.target.put(self.family, key, &value)?;
                 Ok(Ok(value.len() as u64))
             }
-            Ok(values::Found::Segment(segment)) => {
+            Ok(values::SalvagedValue::Segment(segment)) => {
                 let done = self.target.put_segment(self.family, key, &segment)?;
                 Ok(done.map(|()| segment.raw_len()))
             }
@@ -418,8 +424,8 @@ impl Merge<'_> {
         let all = std::mem::take(&mut *lock(met));
         for met in all {
             match met {
-                Met::Table(len) => self.report.bytes_read += len,
-                Met::Lost(lost) => {
+                WalkEvent::Table(len) => self.report.bytes_read += len,
+                WalkEvent::Lost(lost) => {
                     self.report.damage(&lost.error);
                     self.lose(&lost.from, &lost.to, false, &lost.error);
                 }
@@ -457,7 +463,13 @@ impl Replay<'_> {
 
     /// Replays a batch. `closed` means that the log was closed, so every value placed beside it is
     /// complete in its file.
-    fn batch(&mut self, first_seq: SeqNo, payload: &[u8], closed: bool, place: &wal::LogPlace) -> Result<()> {
+    fn batch(
+        &mut self,
+        first_seq: SeqNo,
+        payload: &[u8],
+        closed: bool,
+        place: &wal::LogFilePosition,
+    ) -> Result<()> {
         let (_, _, entries) = repairing::decode(payload)?;
         let mut placed = Vec::new();
         for (seq, change) in (first_seq..).zip(entries.clone()) {
@@ -501,7 +513,7 @@ impl Replay<'_> {
         seq: SeqNo,
         change: &Change<'_>,
         record: Option<std::result::Result<table::vsst::record::LooseRecord, RecordReference>>,
-        place: &wal::LogPlace,
+        place: &wal::LogFilePosition,
     ) -> Result<()> {
         let family = change.family;
         let lost = match (change.kind, record) {

@@ -1,7 +1,7 @@
 //! The tables of a family as sorted runs. A run is a list of non-overlapping tables, which a cursor
 //! walks forward around damage.
 
-use super::files::Place;
+use super::files::DataFilePath;
 use super::judge::Counted;
 use base::range_del::FragmentedRangeTombstones;
 use base::sync::{Mutex, lock, rank};
@@ -13,7 +13,7 @@ use table::salvage::{self, LostEntries, SalvageIter};
 
 /// An event of a walk over tables, collected by its caller between two steps.
 #[derive(Debug)]
-pub(super) enum Met {
+pub(super) enum WalkEvent {
     /// Unreadable entries.
     Lost(LostEntries),
     /// A table that was opened, with its length in bytes.
@@ -22,13 +22,13 @@ pub(super) enum Met {
 
 /// Events not collected yet. One thread uses both ends; the lock is needed because cursors must be
 /// `Send`.
-pub(super) type Heard = Arc<Mutex<Vec<Met>, rank::RepairHeard>>;
+pub(super) type Heard = Arc<Mutex<Vec<WalkEvent>, rank::RepairHeard>>;
 
 /// A table of a run.
 struct Member {
     number: u64,
     uid: Uid,
-    place: Place,
+    place: DataFilePath,
     smallest: Vec<u8>,
     largest: Vec<u8>,
     superseded: Option<(Vec<u8>, Vec<u8>)>,
@@ -99,7 +99,7 @@ impl Run {
                 continue;
             };
             for lost in iter.take_lost() {
-                tell(&self.met, Met::Lost(lost));
+                tell(&self.met, WalkEvent::Lost(lost));
             }
             if !iter.valid() {
                 self.iter = None;
@@ -126,18 +126,18 @@ fn open(env: &Env, cache: &Arc<Cache>, member: &Member, met: &Heard) -> Option<S
     let opened = opened.and_then(|file| salvage::open(file, member.number, member.uid, cache.clone()));
     match opened {
         Ok((table, _)) => {
-            tell(met, Met::Table(member.place.len));
+            tell(met, WalkEvent::Table(member.place.len));
             Some(SalvageIter::new(table))
         }
         Err(e) => {
             let (from, to) = (member.smallest.clone(), member.largest.clone());
-            tell(met, Met::Lost(LostEntries { from, to, error: e.at_file(&member.place.path) }));
+            tell(met, WalkEvent::Lost(LostEntries { from, to, error: e.at_file(&member.place.path) }));
             None
         }
     }
 }
 
-fn tell(met: &Heard, what: Met) {
+fn tell(met: &Heard, what: WalkEvent) {
     lock(met).push(what);
 }
 

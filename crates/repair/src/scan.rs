@@ -1,7 +1,7 @@
 //! Lists the directory: the manifests, the tables with their recorded identities, the value files.
 
 use super::copies;
-use super::files::{self, Files, Place};
+use super::files::{self, DataFilePath, DataFiles};
 use super::report::{LostRange, RepairReport};
 use super::values::Values;
 use base::range_del::FragmentedRangeTombstones;
@@ -26,7 +26,7 @@ pub(super) struct Table {
     pub number: u64,
     pub uid: Uid,
     pub family: FamilyId,
-    pub place: Place,
+    pub place: DataFilePath,
     /// First user key. `largest` is the last.
     pub smallest: Vec<u8>,
     pub largest: Vec<u8>,
@@ -37,10 +37,10 @@ pub(super) struct Table {
 }
 
 /// Results of a scan.
-pub(super) struct Found {
+pub(super) struct RepairScan {
     pub cache: Arc<Cache>,
     pub witness: ManifestWitness,
-    pub files: Files,
+    pub files: DataFiles,
     /// Tables that can be opened. With a manifest state, those that it names.
     pub tables: Vec<Table>,
     pub values: Values,
@@ -50,7 +50,7 @@ pub(super) struct Found {
 }
 
 /// Scans the manifests and the data files.
-pub(super) fn scan(env: &Env, dir: &Path) -> Result<Found> {
+pub(super) fn scan(env: &Env, dir: &Path) -> Result<RepairScan> {
     let witness = version::look_through(env, dir)?;
     let mut report = RepairReport::default();
     witness.damage.iter().for_each(|e| report.damage(e));
@@ -63,7 +63,7 @@ pub(super) fn scan_with(
     dir: &Path,
     mut witness: ManifestWitness,
     mut report: RepairReport,
-) -> Result<Found> {
+) -> Result<RepairScan> {
     let mut files = files::look(env, dir)?;
     copies::settle(env, &mut files);
     let cache = Arc::new(Cache::new(CACHE_LEN));
@@ -75,7 +75,8 @@ pub(super) fn scan_with(
     }
     let values = Values::new(env, dir, &cache, &files, witness.state.as_ref());
     values.missing().iter().for_each(|e| report.damage(e));
-    let mut found = Found { cache, witness, files, tables: Vec::new(), values, report, has_records: false };
+    let mut found =
+        RepairScan { cache, witness, files, tables: Vec::new(), values, report, has_records: false };
     match found.witness.state.clone() {
         Some(state) => {
             found.report.from_manifest = true;
@@ -92,7 +93,7 @@ pub(super) fn scan_with(
 
 /// Returns an error if the manifest has lost its end. An open rejects the store by the same
 /// evidence.
-fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cache>) -> Option<Error> {
+fn lost_end(env: &Env, dir: &Path, state: &State, files: &DataFiles, cache: &Arc<Cache>) -> Option<Error> {
     let last = state.store.edit_number;
     let seen = newest_edit_seen(env, files, cache);
     if seen > last {
@@ -111,9 +112,9 @@ fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cac
 }
 
 /// Returns the highest manifest edit that a table recorded as durable when it was begun.
-fn newest_edit_seen(env: &Env, files: &Files, cache: &Arc<Cache>) -> u64 {
+fn newest_edit_seen(env: &Env, files: &DataFiles, cache: &Arc<Cache>) -> u64 {
     let tables = files.known.iter().filter(|(_, (kind, _))| *kind == Kind::Ksst);
-    let edit_of = |(uid, (_, place)): (&Uid, &(Kind, Place))| {
+    let edit_of = |(uid, (_, place)): (&Uid, &(Kind, DataFilePath))| {
         let (table, _) = salvage::open(place.open(env).ok()?, 0, *uid, cache.clone()).ok()?;
         Some(table.properties().identity.edit)
     };
@@ -135,14 +136,14 @@ pub(super) fn demote(witness: &mut ManifestWitness) {
     }
 }
 
-impl Found {
+impl RepairScan {
     /// Adds a table that the manifest names.
     fn take_listed(&mut self, env: &Env, dir: &Path, family: FamilyId, meta: &FileMeta) {
         let path = dir.join(meta.kind().to_string());
         let place = match self.files.place_of(meta.uid, meta.kind()) {
             Some(place) => Ok(place.clone()),
             None => match self.files.named.get(&meta.kind()) {
-                Some(place) => Ok(Place { len: place.len.min(meta.len), ..place.clone() }),
+                Some(place) => Ok(DataFilePath { len: place.len.min(meta.len), ..place.clone() }),
                 None => Err(Error::corruption("a table of the manifest is missing").at_file(&path)),
             },
         };
@@ -181,7 +182,8 @@ impl Found {
     fn take_all(&mut self, env: &Env, dir: &Path) {
         let mut there = BTreeSet::new();
         let tables = self.files.known.iter().filter(|(_, (kind, _))| *kind == Kind::Ksst);
-        let mut tables: Vec<(Uid, Place)> = tables.map(|(uid, (_, place))| (*uid, place.clone())).collect();
+        let mut tables: Vec<(Uid, DataFilePath)> =
+            tables.map(|(uid, (_, place))| (*uid, place.clone())).collect();
         tables.sort_by(|(_, a), (_, b)| a.path.cmp(&b.path));
         for (uid, place) in tables {
             let named = place.path.file_name().and_then(|name| names::parse(&name.to_string_lossy()));

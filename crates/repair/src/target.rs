@@ -12,8 +12,8 @@ use lavakv::{ColumnFamily, Db, Options, ReadOptions, WriteBatch, WriteOptions};
 use std::sync::Arc;
 use store::files::unfinished::Mark;
 use store::format::Feature;
-use store::guest::Guest;
 use store::repair::Places;
+use store::secondary_engine::SecondaryEngine;
 use table::SegmentReader;
 use version::FamilyId;
 
@@ -38,7 +38,7 @@ impl Target {
         options: &Options,
         plan: &Plan,
         names: &HashMap<FamilyId, String>,
-        guest: Option<&mut dyn Guest>,
+        secondary: Option<&mut dyn SecondaryEngine>,
     ) -> Result<Target> {
         let stored = |id: FamilyId| {
             let stored = plan.get(&id).and_then(|family| family.options.as_deref());
@@ -49,16 +49,16 @@ impl Target {
             create_if_missing: true,
             error_if_exists: true,
             family: own,
-            speed: None,
+            fast_tier: None,
             ..options.clone()
         }
         .expert(|expert| {
-            expert.speed_values_bytes_max = 0;
-            expert.speed_values_fresh = false;
+            expert.fast_tier_values_bytes_max = 0;
+            expert.fast_tier_values_flushed = false;
         });
         let (env, into) = places.into;
         let mark = places.mark_target()?;
-        let db = make_marked(env.clone(), into, options, &mark, guest)?;
+        let db = make_marked(env.clone(), into, options, &mark, secondary)?;
         let mut families = HashMap::default();
         families.insert(DEFAULT_FAMILY, db.default_column_family().clone());
         for id in plan.keys().copied().filter(|id| *id != DEFAULT_FAMILY) {

@@ -6,7 +6,7 @@
 //! version names any more are tried last: a record with the same key and sequence is the same
 //! record.
 
-use super::files::{Files, Place};
+use super::files::{DataFilePath, DataFiles};
 use base::{Error, HashMap, Result, SeqNo, Uid};
 use cache::{BlockSlice, Cache};
 use io::{Access, Env, ReadFile};
@@ -25,7 +25,7 @@ use version::{BlobId, State, VsstMeta};
 const OPEN_MAX: usize = 512;
 
 /// A value that was found.
-pub(super) enum Found {
+pub(super) enum SalvagedValue {
     /// The bytes of the value.
     Bytes(BlockSlice),
     /// A segment, whose bytes are verified as they are read.
@@ -38,7 +38,7 @@ struct ValueFile {
     number: u64,
     uid: Uid,
     kind: Kind,
-    place: Place,
+    place: DataFilePath,
 }
 
 /// Outcome of opening a value file.
@@ -89,7 +89,13 @@ pub(super) struct Values {
 
 impl Values {
     /// Collects the value files in the directory, guided by the manifest state if there is one.
-    pub fn new(env: &Env, dir: &Path, cache: &Arc<Cache>, files: &Files, state: Option<&State>) -> Values {
+    pub fn new(
+        env: &Env,
+        dir: &Path,
+        cache: &Arc<Cache>,
+        files: &DataFiles,
+        state: Option<&State>,
+    ) -> Values {
         let mut values = Values {
             env: env.clone(),
             dir: dir.to_owned(),
@@ -122,14 +128,14 @@ impl Values {
     }
 
     /// Adds a file that the manifest names.
-    fn take_listed(&mut self, files: &Files, meta: &VsstMeta, names: &[BlobId]) {
+    fn take_listed(&mut self, files: &DataFiles, meta: &VsstMeta, names: &[BlobId]) {
         let (number, uid) = (meta.number, meta.uid);
         let expected = if meta.segment { Kind::Segment } else { Kind::Vsst };
         let (kind, place) = match files.known.get(&uid) {
             Some((kind, place)) => (*kind, place.clone()),
             None => match files.named.get(&meta.kind()) {
                 // The file has no readable footer: search the file with the expected name.
-                Some(place) => (expected, Place { len: place.len.min(meta.len), ..place.clone() }),
+                Some(place) => (expected, DataFilePath { len: place.len.min(meta.len), ..place.clone() }),
                 None => {
                     let why = "a file of values in the manifest is missing";
                     let error = Error::corruption(why).at_file(self.dir.join(meta.kind().to_string()));
@@ -142,7 +148,7 @@ impl Values {
     }
 
     /// Adds a file by its own footer, unless the manifest named it.
-    fn take_as_it_is(&mut self, uid: Uid, kind: Kind, place: &Place) {
+    fn take_as_it_is(&mut self, uid: Uid, kind: Kind, place: &DataFilePath) {
         if self.by_uid.contains_key(&uid) {
             return;
         }
@@ -188,7 +194,7 @@ impl Values {
     ///
     /// # Errors
     /// The reason for the loss, with the file if there is one.
-    pub fn get(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<Found> {
+    pub fn get(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<SalvagedValue> {
         let reference = Reference::decode(reference)?;
         let name = reference.blob_id;
         let candidates = self.names.get(&name).cloned().unwrap_or_default();
@@ -206,7 +212,7 @@ impl Values {
         for &index in &candidates {
             if let Some(found) = self.search(index, key, seq, &reference) {
                 self.bytes_read += reference.stored_len;
-                return Ok(Found::Bytes(found));
+                return Ok(SalvagedValue::Bytes(found));
             }
         }
         Err(first.or_else(|| self.missing.of(name)).unwrap_or_else(|| {
@@ -215,17 +221,23 @@ impl Values {
         }))
     }
 
-    fn get_from(&mut self, index: usize, key: &[u8], seq: SeqNo, reference: &Reference) -> Result<Found> {
+    fn get_from(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        seq: SeqNo,
+        reference: &Reference,
+    ) -> Result<SalvagedValue> {
         match self.open(index) {
             Opened::Vsst(vsst) => {
                 let found = vsst.get(key, seq, reference, false, &mut ReadCounters::default());
-                found.map(Found::Bytes)
+                found.map(SalvagedValue::Bytes)
             }
             Opened::Segment(segment) => {
                 let is_it = segment.user_key() == key && segment.raw_len() == reference.raw_len;
                 let why = "a segment holds the value of another key";
                 match is_it {
-                    true => Ok(Found::Segment(segment.clone())),
+                    true => Ok(SalvagedValue::Segment(segment.clone())),
                     false => Err(Error::corruption(why).at_file(self.place_of(index))),
                 }
             }

@@ -4,7 +4,7 @@
 use base::{Error, Result, SeqNo, Uid, ValueKind};
 use io::sim::{CrashKind, SimEnv};
 use lavakv::repairing::{Change, DEFAULT_FAMILY, TENANT, decode, header};
-use lavakv::{Db, Options, beside};
+use lavakv::{Db, Options, multi_engine};
 use lavastore_repair::{RepairOptions, repair_in};
 use std::path::Path;
 use store::commit::{Durability, Log};
@@ -50,7 +50,7 @@ fn dangling_changes_are_reported_and_the_rest_is_saved() {
     let sim = SimEnv::new(1);
     let mut replay = |_: TenantId, _: SeqNo, _: &[u8]| -> Result<()> { Ok(()) };
     let (db, (manifest, shared)) =
-        beside::open(sim.env(), Path::new(DIR), options(), Engines::default(), &mut replay).unwrap();
+        multi_engine::open(sim.env(), Path::new(DIR), options(), Engines::default(), &mut replay).unwrap();
     db.put(b"in-table", b"1").unwrap();
     db.flush().unwrap();
     db.put(b"large", &[7; 100_000]).unwrap();

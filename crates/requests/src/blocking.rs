@@ -7,7 +7,7 @@ use crate::reads::{Reads, Ticket};
 use crate::resumable::{ReadStep, ResumableRead};
 use std::sync::Arc;
 use table::source::read_now;
-use table::{FetchCost, Role};
+use table::{BlockKind, FetchCost};
 
 /// A step that may block: it opens a file, reads a large value, merges entries of a scan, or looks
 /// up much without a read.
@@ -53,7 +53,8 @@ fn step(read: &mut dyn ResumableRead) -> ReadStep {
     let mut wanted = Vec::new();
     loop {
         let ReadStep::Wants(wants) = read.step(true) else { return ReadStep::Done };
-        let (ends, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(|want| want.role == Role::Tail);
+        let (ends, others): (Vec<_>, Vec<_>) =
+            wants.into_iter().partition(|want| want.role == BlockKind::Tail);
         wanted.extend(others);
         for end in &ends {
             read.deliver(end, read_now(&end.file, end.extent), FetchCost::alone(end));

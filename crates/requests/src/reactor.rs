@@ -23,8 +23,8 @@ use base::sync::{Mutex, lock, rank};
 use io::{Priority, Rng, ThreadHandle};
 use std::sync::Arc;
 use store::context::{Context, closed};
-use store::run::Foreground;
-use table::Want;
+use store::run::AsyncRequests;
+use table::BlockRequest;
 
 /// Threads that run operations, and a driver of device reads, for one store.
 pub struct Reactor {
@@ -93,7 +93,7 @@ impl Reactor {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn read(&self, read: impl ResumableRead + 'static, wants: Vec<Want>) -> Result<()> {
+    pub fn read(&self, read: impl ResumableRead + 'static, wants: Vec<BlockRequest>) -> Result<()> {
         let ticket = self.reads.ticket(Box::new(read));
         if wants.is_empty() {
             return self.push(BlockingStep::new(ticket, &self.reads));
@@ -179,7 +179,7 @@ impl Reactor {
     }
 }
 
-impl Foreground for Reactor {
+impl AsyncRequests for Reactor {
     fn is_ready(&self) -> bool {
         self.has_operation() || self.reads.is_ready()
     }

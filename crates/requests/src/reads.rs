@@ -26,7 +26,7 @@ use scheduler::fairness::BufferBytes;
 use scheduler::{BUFFER_BYTES_MAX, ReadScheduler};
 use std::sync::Arc;
 use store::context::Context;
-use table::Want;
+use table::BlockRequest;
 
 pub(crate) use scheduler::Ticket;
 
@@ -47,7 +47,7 @@ pub(crate) struct Reads {
 }
 
 /// A request, and its wants.
-type Submission = (Ticket, Vec<Want>);
+type Submission = (Ticket, Vec<BlockRequest>);
 
 /// The reads in flight, and the right to drive them.
 struct Driver {
@@ -82,7 +82,7 @@ impl Reads {
 
     /// Submits a request with its wants, at least one. Returns false if the store is closed; the
     /// request is dropped then.
-    pub fn submit(&self, mut ticket: Ticket, mut wants: Vec<Want>) -> bool {
+    pub fn submit(&self, mut ticket: Ticket, mut wants: Vec<BlockRequest>) -> bool {
         debug_assert!(!wants.is_empty(), "a request without wants would never be resolved");
         // The driver is behind: the request repeats its step once the driver takes it, and holds
         // nothing until then.
@@ -166,7 +166,7 @@ impl Driver {
 }
 
 /// Takes a step of a request. Returns `None` for a finished one, which is resolved.
-fn step(context: &Context, mut ticket: Ticket) -> Option<(Ticket, Vec<Want>)> {
+fn step(context: &Context, mut ticket: Ticket) -> Option<(Ticket, Vec<BlockRequest>)> {
     // A panic drops the request, which resolves it.
     guarded(&context.health, || match ticket.read().step(false) {
         ReadStep::Wants(wants) => Some((ticket, wants)),

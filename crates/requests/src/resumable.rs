@@ -8,12 +8,12 @@
 
 use base::Result;
 use cache::Block;
-use table::{FetchCost, Want};
+use table::{BlockRequest, FetchCost};
 
 /// Progress of a step.
 pub enum ReadStep {
     /// These bytes are wanted, each once.
-    Wants(Vec<Want>),
+    Wants(Vec<BlockRequest>),
     /// The answer is known: [`ResumableRead::resolve`] hands it out.
     Done,
 }
@@ -24,7 +24,7 @@ pub trait ResumableRead: Send {
     /// waits.
     fn step(&mut self, may_block: bool) -> ReadStep;
     /// Hands over the bytes of a want, or why they could not be read.
-    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);
+    fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost);
     /// Closes files that were opened for a step.
     fn close_files(&mut self);
     /// Forgets all wanted and delivered bytes: the next step wants them again.

@@ -43,11 +43,11 @@
 //! durable before its file is reused or removed. The log does not interpret batches.
 
 mod ahead;
+mod buffered_pages;
 pub mod files;
 mod floors;
-mod foundation;
 mod idle;
-mod overtaken;
+mod lane_shared;
 mod pace;
 mod preparation;
 pub mod read;
@@ -59,25 +59,25 @@ mod stored;
 mod upkeep;
 
 pub use ahead::ReadAhead;
+pub use buffered_pages::Aging;
 pub use files::{GroupFile, GroupFiles};
 pub use floors::{Floors, tenant};
-pub use overtaken::Aging;
 pub use pace::shortest_bytes;
 pub use preparation::Preparation;
 pub use reader::LaneReader;
 pub use recovery::LogRecovery;
-pub use spares::{Ballast, Need, Spares, ballast_bytes};
+pub use spares::{LogGroupPurpose, ReservePurpose, Spares, reserved_bytes};
 pub use stored::{GroupState, LaneGroup, StoredGroups};
 pub use upkeep::{Task, Upkeep};
 pub use wal::check::{LogCheck, LogFindings};
-pub use wal::{Durability, Lane, LoggedBatch, Loggers, OnBatch, Place, Position as Ticket, TenantId};
+pub use wal::{Durability, Lane, LogAddress, LoggedBatch, Loggers, OnBatch, Position as Ticket, TenantId};
 
-use crate::files::Files;
+use crate::files::StoreFiles;
 use crate::space::SpaceBudget;
 use base::completion::Completer;
 use base::{Error, ErrorKind, Result, SeqNo};
-use foundation::Foundation;
 use io::Access;
+use lane_shared::LaneShared;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ use std::task;
 use wal::Wal;
 
 /// Returns the tail buffer's length in bytes for groups of this length.
-pub fn staging_len(group_len: u64) -> usize {
+pub fn tail_buffer_len(group_len: u64) -> usize {
     (group_len / 4).clamp(64 << 10, 8 << 20) as usize
 }
 
@@ -150,7 +150,7 @@ impl Future for Completion {
 /// The log of one lane: see the module.
 #[derive(Debug)]
 pub struct Log {
-    base: Arc<Foundation>,
+    base: Arc<LaneShared>,
     files: Arc<GroupFiles>,
     spares: Arc<Spares>,
     stored: Arc<StoredGroups>,
@@ -163,13 +163,13 @@ pub struct Log {
 
 impl Log {
     /// Creates the log of the first lane, before recovery reads it.
-    pub fn new(terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Log {
+    pub fn new(terms: LogTerms, store: Arc<StoreFiles>, space: Arc<SpaceBudget>) -> Log {
         Log::of_lane(Lane::FIRST, terms, store, space)
     }
 
     /// Creates the log of a lane, before recovery reads it.
-    pub fn of_lane(lane: Lane, terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Log {
-        let base = Arc::new(Foundation::of(lane, terms, store, space));
+    pub fn of_lane(lane: Lane, terms: LogTerms, store: Arc<StoreFiles>, space: Arc<SpaceBudget>) -> Log {
+        let base = Arc::new(LaneShared::of(lane, terms, store, space));
         let spares = Arc::new(Spares::new(base.clone()));
         let files = Arc::new(GroupFiles::new(base.clone(), spares.clone()));
         let stored = Arc::new(StoredGroups::new(base.clone(), files.clone(), spares.clone()));
@@ -224,8 +224,8 @@ impl Log {
         Error::new(ErrorKind::NoSpace, why).at_file(self.base.context.volumes.log_dir())
     }
 
-    /// As [`Log::append`]; also returns the position of the batch's first byte: see [`Place::at`]
-    /// and [`LaneReader::read`].
+    /// As [`Log::append`]; also returns the position of the batch's first byte: see
+    /// [`LogAddress::at`] and [`LaneReader::read`].
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -236,7 +236,7 @@ impl Log {
         pieces: &[&[u8]],
         seqs: (SeqNo, SeqNo),
         durability: Durability,
-    ) -> Result<(Ticket, Place)> {
+    ) -> Result<(Ticket, LogAddress)> {
         let Some(wal) = self.base.wal.get() else { return Err(self.no_room_to_begin()) };
         wal.append_placed(tenant, pieces, seqs, durability, self.base.manifest.durable_edit())
     }
@@ -265,7 +265,7 @@ impl Log {
         pieces: &[&[u8]],
         seqs: (SeqNo, SeqNo),
         durability: Durability,
-    ) -> Result<(Ticket, Place)> {
+    ) -> Result<(Ticket, LogAddress)> {
         loop {
             match self.append_placed(tenant, pieces, seqs, durability) {
                 Err(e) if e.kind() == ErrorKind::Busy => {
@@ -279,12 +279,12 @@ impl Log {
 
     /// As [`Preparation::provide`]. After the reserved space was used, it first tries to refill it.
     fn provide_when_whole(&self, batch_len: usize) -> Result<()> {
-        match self.preparation.provide(batch_len, Need::Usual) {
-            Err(e) if e.kind() == ErrorKind::NoSpace && self.spares.ballast_is_short() => {
+        match self.preparation.provide(batch_len, LogGroupPurpose::Usual) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.spares.reserved_is_short() => {
                 self.preparation
-                    .fill_ballast()
+                    .fill_reserved()
                     .map_err(|why| if why.kind() == ErrorKind::NoSpace { e } else { why })?;
-                self.preparation.provide(batch_len, Need::Usual)
+                self.preparation.provide(batch_len, LogGroupPurpose::Usual)
             }
             provided => provided,
         }

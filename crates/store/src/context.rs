@@ -14,7 +14,7 @@ pub use counter::Counter;
 pub use health::Health;
 pub use signals::{Driver, Signals};
 
-use crate::pacing::Pace;
+use crate::pacing::IoLimiter;
 use crate::volumes::{Location, Volume, Volumes};
 use base::process::Process;
 use base::{Error, ErrorKind, Result};
@@ -153,7 +153,7 @@ impl Context {
     }
 
     /// Returns the limiter of background device use.
-    pub fn pace(&self) -> &Arc<Pace> {
+    pub fn pace(&self) -> &Arc<IoLimiter> {
         &self.volumes.directory().pace
     }
 

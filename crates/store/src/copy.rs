@@ -16,7 +16,7 @@
 use crate::context::Context;
 use crate::directory;
 use crate::files::unfinished::{self, Mark, Work};
-use crate::manifest::{LogGroupMeta, Manifest, State};
+use crate::manifest::{LogGroupMeta, Manifest, ManifestState};
 use crate::names;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result, Uid};
@@ -180,7 +180,7 @@ impl Copy {
     ///
     /// # Errors
     /// Manifest and file system errors.
-    pub fn finish(mut self, state: &State, groups: Vec<LogGroupMeta>) -> Result<()> {
+    pub fn finish(mut self, state: &ManifestState, groups: Vec<LogGroupMeta>) -> Result<()> {
         let env = &self.context.env;
         env.fs.sync_dir(&self.dir)?;
         self.check()?;

@@ -12,8 +12,8 @@
 
 use crate::commit::Log;
 use crate::context::Context;
-use crate::files::Files;
-use crate::manifest::{EngineId, Record, State};
+use crate::files::StoreFiles;
+use crate::manifest::{EngineId, ManifestState, Record};
 use crate::names;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct EngineSpace {
 ///
 /// # Errors
 /// Errors of listing the directory.
-pub fn list(files: &Files) -> Result<Vec<EngineSpace>> {
+pub fn list(files: &StoreFiles) -> Result<Vec<EngineSpace>> {
     let Context { env, dir, .. } = &**files.context();
     let state = files.manifest().state();
     let mut all: Vec<(EngineId, EngineSpace)> = state
@@ -66,7 +66,7 @@ pub fn list(files: &Files) -> Result<Vec<EngineSpace>> {
 /// `NotFound` if there is no such engine. `InvalidArgument` if the store was opened with it.
 /// `Unsupported` for the key-value engine, because no other engine knows its files. Manifest
 /// errors, after which nothing is removed, and of the file system.
-pub fn remove<'a>(files: &Files, logs: impl Iterator<Item = &'a Arc<Log>>, name: &str) -> Result<()> {
+pub fn remove<'a>(files: &StoreFiles, logs: impl Iterator<Item = &'a Arc<Log>>, name: &str) -> Result<()> {
     let state = files.manifest().state();
     let Some(engine) = state.engines.iter().find(|engine| engine.name == name) else {
         let names: Vec<&str> = state.engines.iter().map(|engine| engine.name).collect();
@@ -84,7 +84,7 @@ pub fn remove<'a>(files: &Files, logs: impl Iterator<Item = &'a Arc<Log>>, name:
         )));
     }
     let id = engine.id;
-    let remove = |tip: &State| Ok(vec![Record::RemoveEngine { engine: id, below_ltn: tip.next_ltn }]);
+    let remove = |tip: &ManifestState| Ok(vec![Record::RemoveEngine { engine: id, below_ltn: tip.next_ltn }]);
     files.manifest().commit_store(remove, |_| {})?;
     logs.for_each(|log| log.floors().hint());
     let Context { env, dir, .. } = &**files.context();

@@ -25,7 +25,7 @@ use io::FileLock;
 use std::sync::Arc;
 
 /// The files of a store: the directory lock, the manifest, and removal.
-pub struct Files {
+pub struct StoreFiles {
     context: Arc<Context>,
     manifest: Arc<Manifest>,
     removed: Counter,
@@ -36,12 +36,16 @@ pub struct Files {
     session: OnceLock<Uid>,
 }
 
-impl Files {
+impl StoreFiles {
     /// Creates the files of a store whose lock is held. `None`: a read-only store without a lock.
-    pub fn new(context: &Arc<Context>, manifest: Arc<Manifest>, lock: Option<Box<dyn FileLock>>) -> Files {
+    pub fn new(
+        context: &Arc<Context>,
+        manifest: Arc<Manifest>,
+        lock: Option<Box<dyn FileLock>>,
+    ) -> StoreFiles {
         manifest.files().join(context.health.clone());
         let (context, removed, session) = (context.clone(), Counter::default(), OnceLock::new());
-        Files { context, manifest, removed, lock: Mutex::new(lock), session }
+        StoreFiles { context, manifest, removed, lock: Mutex::new(lock), session }
     }
 
     /// Begins the session of this opening on the fast tier, if there is one, before the log gets a
@@ -123,7 +127,7 @@ impl Files {
     }
 }
 
-impl std::fmt::Debug for Files {
+impl std::fmt::Debug for StoreFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Files({})", self.context.dir.display())
     }

@@ -6,7 +6,7 @@
 //! * [`format`](mod@format): the format version of a store and the features of each version.
 //! * [`commit`]: the write-ahead log, which all engines share.
 //! * [`open`]: a store for engines without a top-level crate of their own. [`directory`]: the store
-//!   directory. [`guest`]: a secondary engine on the store of another engine.
+//!   directory. [`secondary`]: a secondary engine on the store of another engine.
 //! * [`engines`]: lists the engines of a store and removes one. [`mod@copy`]: copies a store.
 //! * [`context`]: shared state: the environment, health and signals. [`run`]: the background
 //!   scheduler.
@@ -32,10 +32,10 @@ pub mod copy;
 pub mod descriptors;
 pub mod directory;
 pub mod engines;
+pub mod fast_tier;
 pub mod field;
 pub mod files;
 pub mod format;
-pub mod guest;
 pub mod idmap;
 pub mod mailbox;
 pub mod manifest;
@@ -46,8 +46,8 @@ pub mod pacing;
 pub mod read_only;
 pub mod repair;
 pub mod run;
+pub mod secondary_engine;
 pub mod space;
-pub mod speed;
 pub mod volumes;
 
 pub use idmap::IdMap;

@@ -2,7 +2,7 @@
 //!
 //! The store's own records and those of its engines ([`Engine`]) are one history, in one file: the
 //! changes of one edit to both take effect together. The store never interprets an engine's
-//! records. It keeps the records of an absent engine unchanged ([`State`]).
+//! records. It keeps the records of an absent engine unchanged ([`ManifestState`]).
 //!
 //! Commits are grouped. Every caller appends its edit to a queue under the lock. One of them, the
 //! leader, writes and syncs all queued edits while the lock is free for others to queue more. Then
@@ -73,9 +73,9 @@ pub use handle::Handle;
 pub use listed_groups::ListedGroups;
 pub use record::{ENGINE_NAME_LEN_MAX, EngineFile, EngineId, LogGroupMeta, Payload, Record};
 pub use replay::{History, dump_manifest, replay, state_of};
-pub use salvage::{Seen, Witness, look_through};
+pub use salvage::{ManifestFinding, Witness, look_through};
 pub use sizes::ManifestSizes;
-pub use state::{Commit, Ground, State, StateOf};
+pub use state::{Commit, ManifestState, StateBuilder, StateOf};
 
 /// Initial numbers of a new store. All but the edit of the first commit are normally 1; tests begin
 /// near 2^32.
@@ -102,8 +102,8 @@ impl Default for InitialState {
 
 impl InitialState {
     /// Returns the state of a new store.
-    pub fn state(&self, uid: Uid, engines: &Engines) -> State {
-        let mut state = State::empty(uid, self.first_edit, engines);
+    pub fn state(&self, uid: Uid, engines: &Engines) -> ManifestState {
+        let mut state = ManifestState::empty(uid, self.first_edit, engines);
         state.last_seq = self.first_seq.saturating_sub(1);
         state.next_file_number = self.first_file_number;
         state.next_ltn = self.first_ltn;
@@ -156,7 +156,7 @@ impl Manifest {
     /// # Errors
     /// `AlreadyExists` if the directory holds a `CURRENT`; `InvalidArgument` if the state
     /// contradicts itself.
-    pub fn create_with(env: &Env, dir: &Path, state: State) -> Result<Manifest> {
+    pub fn create_with(env: &Env, dir: &Path, state: ManifestState) -> Result<Manifest> {
         state.verify().map_err(|e| e.with_kind(ErrorKind::InvalidArgument))?;
         env.fs.create_dir_all(dir)?;
         let largest_number = replay::check_vacant(env, dir, &state)?;
@@ -178,8 +178,8 @@ impl Manifest {
         Ok(Self::of_found(env, dir, found, read_only))
     }
 
-    fn of_found(env: &Env, dir: &Path, found: replay::Found, read_only: bool) -> Manifest {
-        let replay::Found { history, name, largest_number, damaged } = found;
+    fn of_found(env: &Env, dir: &Path, found: replay::RecoveredManifest, read_only: bool) -> Manifest {
+        let replay::RecoveredManifest { history, name, largest_number, damaged } = found;
         let report = ManifestReport {
             name,
             edits: history.edits,
@@ -210,7 +210,7 @@ impl Manifest {
     fn new(
         env: &Env,
         dir: &Path,
-        (state, confirmed): (State, u64),
+        (state, confirmed): (ManifestState, u64),
         read_only: bool,
         report: ManifestReport,
     ) -> Manifest {
@@ -222,7 +222,7 @@ impl Manifest {
     }
 
     /// Returns the published state of the store.
-    pub fn state(&self) -> Arc<State> {
+    pub fn state(&self) -> Arc<ManifestState> {
         self.commits.state()
     }
 
@@ -282,10 +282,10 @@ impl Manifest {
     /// As [`Handle::commit_with`].
     pub fn commit_store(
         &self,
-        build: impl FnOnce(&State) -> Result<Vec<Record>>,
-        publish: impl FnOnce(&Arc<State>),
-    ) -> Result<Arc<State>> {
-        let change = |tip: &Arc<State>| {
+        build: impl FnOnce(&ManifestState) -> Result<Vec<Record>>,
+        publish: impl FnOnce(&Arc<ManifestState>),
+    ) -> Result<Arc<ManifestState>> {
+        let change = |tip: &Arc<ManifestState>| {
             let (next, payload) = tip.changed(&build(tip)?)?;
             Ok((Arc::new(next), payload))
         };

@@ -36,11 +36,11 @@ pub enum FileKind {
     /// A table of keys and small values.
     Ksst(u64),
     /// A table on the fast tier.
-    SpeedKsst(u64),
+    FastKsst(u64),
     /// A file of separated values.
     Vsst(u64),
     /// A file of separated values on the fast tier.
-    SpeedVsst(u64),
+    FastVsst(u64),
     /// A log group.
     Log(u64),
     /// The last values of a vSST in order of arrival, until they are durable there.
@@ -79,9 +79,9 @@ pub enum FileKind {
     /// Space reserved for jobs, if the log is on a fast tier.
     Room(u64),
     /// The file that identifies the fast tier.
-    Speed,
+    FastTier,
     /// The lock file of the fast tier.
-    SpeedLock,
+    FastLock,
 }
 
 impl FileKind {
@@ -89,9 +89,9 @@ impl FileKind {
     pub fn number(self) -> Option<u64> {
         match self {
             FileKind::Ksst(n)
-            | FileKind::SpeedKsst(n)
+            | FileKind::FastKsst(n)
             | FileKind::Vsst(n)
-            | FileKind::SpeedVsst(n)
+            | FileKind::FastVsst(n)
             | FileKind::Log(n)
             | FileKind::Tail(n)
             | FileKind::Engine { number: n, .. }
@@ -105,8 +105,8 @@ impl FileKind {
             | FileKind::Unfinished
             | FileKind::Lock
             | FileKind::Staging
-            | FileKind::Speed
-            | FileKind::SpeedLock
+            | FileKind::FastTier
+            | FileKind::FastLock
             | FileKind::StagingTemp(_)
             | FileKind::LaneStaging(_) => None,
         }
@@ -114,26 +114,26 @@ impl FileKind {
 
     /// Returns the kind of the table of this number, on the fast tier or in the directory.
     pub fn of_table(number: u64, on_speed_disk: bool) -> FileKind {
-        if on_speed_disk { FileKind::SpeedKsst(number) } else { FileKind::Ksst(number) }
+        if on_speed_disk { FileKind::FastKsst(number) } else { FileKind::Ksst(number) }
     }
 
     /// Returns the number of a table on either disk.
     pub fn table(self) -> Option<u64> {
         match self {
-            FileKind::Ksst(n) | FileKind::SpeedKsst(n) => Some(n),
+            FileKind::Ksst(n) | FileKind::FastKsst(n) => Some(n),
             _ => None,
         }
     }
 
     /// Returns the kind of the value file of this number, on the fast tier or in the directory.
     pub fn of_values(number: u64, on_speed_disk: bool) -> FileKind {
-        if on_speed_disk { FileKind::SpeedVsst(number) } else { FileKind::Vsst(number) }
+        if on_speed_disk { FileKind::FastVsst(number) } else { FileKind::Vsst(number) }
     }
 
     /// Returns the number of a value file on either disk.
     pub fn values(self) -> Option<u64> {
         match self {
-            FileKind::Vsst(n) | FileKind::SpeedVsst(n) => Some(n),
+            FileKind::Vsst(n) | FileKind::FastVsst(n) => Some(n),
             _ => None,
         }
     }
@@ -146,26 +146,26 @@ impl FileKind {
     /// Returns the kind of the same file in the store directory.
     pub fn in_directory(self) -> FileKind {
         match self {
-            FileKind::SpeedKsst(n) => FileKind::Ksst(n),
-            FileKind::SpeedVsst(n) => FileKind::Vsst(n),
+            FileKind::FastKsst(n) => FileKind::Ksst(n),
+            FileKind::FastVsst(n) => FileKind::Vsst(n),
             kind => kind,
         }
     }
 
     /// Returns true for all files on the fast tier, if the store has one.
-    pub fn is_of_speed_disk(self) -> bool {
-        self.is_kept_on_speed_disk() || matches!(self, FileKind::Speed | FileKind::SpeedLock)
+    pub fn is_on_fast_tier(self) -> bool {
+        self.is_kept_on_speed_disk() || matches!(self, FileKind::FastTier | FileKind::FastLock)
     }
 
     /// Returns true for the files that a store keeps on the fast tier, without those that identify
     /// it.
     pub fn is_kept_on_speed_disk(self) -> bool {
-        self.is_of_log() || self.is_data_of_speed_disk()
+        self.is_of_log() || self.is_data_on_fast_tier()
     }
 
     /// Returns true for tables and value files on the fast tier.
-    pub fn is_data_of_speed_disk(self) -> bool {
-        matches!(self, FileKind::SpeedKsst(_) | FileKind::SpeedVsst(_))
+    pub fn is_data_on_fast_tier(self) -> bool {
+        matches!(self, FileKind::FastKsst(_) | FileKind::FastVsst(_))
     }
 
     /// Returns true for `CURRENT` and its copy: a directory with either is a store.
@@ -196,9 +196,9 @@ impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FileKind::Ksst(n) => write!(f, "{n:012}.ksst"),
-            FileKind::SpeedKsst(n) => write!(f, "{n:012}.ksst-1"),
+            FileKind::FastKsst(n) => write!(f, "{n:012}.ksst-1"),
             FileKind::Vsst(n) => write!(f, "{n:012}.vsst"),
-            FileKind::SpeedVsst(n) => write!(f, "{n:012}.vsst-1"),
+            FileKind::FastVsst(n) => write!(f, "{n:012}.vsst-1"),
             FileKind::Log(n) => write!(f, "{n:012}.log"),
             FileKind::Tail(n) => write!(f, "{n:012}.tail"),
             FileKind::Engine { engine, kind, number } => write!(f, "{number:012}.e{engine}-{kind}"),
@@ -215,8 +215,8 @@ impl fmt::Display for FileKind {
             FileKind::StagingTemp(0) => f.write_str("STAGING.new"),
             FileKind::StagingTemp(lane) => write!(f, "{STAGING}-{lane}.new"),
             FileKind::Room(n) => write!(f, "{n:012}.room"),
-            FileKind::Speed => f.write_str(SPEED),
-            FileKind::SpeedLock => f.write_str(SPEED_LOCK),
+            FileKind::FastTier => f.write_str(SPEED),
+            FileKind::FastLock => f.write_str(SPEED_LOCK),
         }
     }
 }
@@ -266,8 +266,8 @@ pub fn parse(name: &str) -> Option<FileKind> {
         UNFINISHED => FileKind::Unfinished,
         LOCK => FileKind::Lock,
         STAGING => FileKind::Staging,
-        SPEED => FileKind::Speed,
-        SPEED_LOCK => FileKind::SpeedLock,
+        SPEED => FileKind::FastTier,
+        SPEED_LOCK => FileKind::FastLock,
         "STAGING.new" => FileKind::StagingTemp(0),
         _ if name.starts_with("STAGING-") => {
             let lane = &name["STAGING-".len()..];
@@ -286,9 +286,9 @@ pub fn parse(name: &str) -> Option<FileKind> {
                 let number = digits.parse().ok()?;
                 match extension {
                     "ksst" => FileKind::Ksst(number),
-                    "ksst-1" => FileKind::SpeedKsst(number),
+                    "ksst-1" => FileKind::FastKsst(number),
                     "vsst" => FileKind::Vsst(number),
-                    "vsst-1" => FileKind::SpeedVsst(number),
+                    "vsst-1" => FileKind::FastVsst(number),
                     "log" => FileKind::Log(number),
                     "tail" => FileKind::Tail(number),
                     "room" => FileKind::Room(number),

@@ -21,15 +21,15 @@
 //! An engine with its own jobs drives the log from them (LavaKV does), and needs only the parts of
 //! this.
 
-use crate::commit::{Ballast, Lane, Log, LogTerms, LoggedBatch, ballast_bytes, read};
+use crate::commit::{Lane, Log, LogTerms, LoggedBatch, ReservePurpose, read, reserved_bytes};
 use crate::context::Context;
 use crate::engines;
-use crate::files::Files;
+use crate::fast_tier;
+use crate::files::StoreFiles;
 use crate::files::unfinished::{self, Mark};
 use crate::manifest::{Engines, InitialState, Manifest};
 use crate::names::{self, FileKind};
 use crate::space::{Sizes, SpaceBudget, Terms};
-use crate::speed;
 use crate::volumes::Location;
 use base::{ErrorKind, Result};
 use io::{DirEntry, Env};
@@ -39,7 +39,7 @@ use wal::{OnReplay, RecoveryReport};
 
 /// An open store: see the module.
 pub struct Store {
-    files: Arc<Files>,
+    files: Arc<StoreFiles>,
     log: Arc<Log>,
     /// The record lane.
     records: Option<Arc<Log>>,
@@ -49,11 +49,12 @@ pub struct Store {
 /// Ways to make space for the start of a log, in the order of the attempts.
 #[derive(Clone, Copy)]
 enum Way {
-    Ballast(Ballast),
+    ReservePurpose(ReservePurpose),
     PastLimit,
 }
 
-const WAYS: [Way; 3] = [Way::Ballast(Ballast::Log), Way::Ballast(Ballast::Jobs), Way::PastLimit];
+const WAYS: [Way; 3] =
+    [Way::ReservePurpose(ReservePurpose::Log), Way::ReservePurpose(ReservePurpose::Jobs), Way::PastLimit];
 
 /// Lengths and access modes of a store's logs.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +74,7 @@ fn unlimited(terms: &LogTerms) -> Terms {
         memtable_bytes: 0,
         memory_bytes: 0,
         log_group_bytes: terms.group_bytes,
-        ballast_bytes: ballast_bytes(terms.group_bytes),
+        reserved_bytes: reserved_bytes(terms.group_bytes),
         wal_bytes_max: u64::MAX,
     })
 }
@@ -111,7 +112,7 @@ impl Opening {
     ) -> Result<Opening> {
         crate::directory::make(env, dir)?;
         if !crate::directory::has_store(env, dir)? {
-            speed::make_place(env, dir)?;
+            fast_tier::make_place(env, dir)?;
         }
         let context = Arc::new(Context::new(env, Location::metered(env, dir)));
         let env = &context.env;
@@ -123,7 +124,7 @@ impl Opening {
             true => Manifest::recover(env, dir, false, engines)?,
             false => Manifest::create(env, dir, InitialState::default(), engines)?,
         };
-        let held = speed::both(held, speed::attach(env, dir, &manifest)?);
+        let held = fast_tier::both(held, fast_tier::attach(env, dir, &manifest)?);
         let manifest = Arc::new(manifest);
         let listing = env.fs.list(dir)?;
         context.volumes.directory().meter.take_over(&listing);
@@ -133,7 +134,7 @@ impl Opening {
         manifest.bump_file_number(names::largest_number(
             listing.iter().filter_map(|entry| names::parse(&entry.name)),
         ));
-        let files = Arc::new(Files::new(&context, manifest, Some(held)));
+        let files = Arc::new(StoreFiles::new(&context, manifest, Some(held)));
         let space = Arc::new(SpaceBudget::new(&context, space));
         let records = terms.records.map(|terms| {
             let log = Log::of_lane(Lane::LOG, terms, files.clone(), space.clone());
@@ -210,7 +211,7 @@ impl Replayed {
             store.resume(log, report)?;
         }
         store.space.ceiling.bound_files();
-        match store.log.preparation().fill_ballast() {
+        match store.log.preparation().fill_reserved() {
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             filled => filled?,
         }
@@ -280,8 +281,8 @@ impl Store {
     /// Returns true if this may have freed space.
     fn make_way(&self, way: Way) -> Result<bool> {
         match way {
-            Way::Ballast(part) => {
-                let given = self.log.spares().give_ballast(part);
+            Way::ReservePurpose(part) => {
+                let given = self.log.spares().release_reserved(part);
                 // Some file systems free the space of a removed file only once its removal is
                 // durable.
                 self.files.sync_dir().map(|()| given)
@@ -321,7 +322,7 @@ impl Store {
     }
 
     /// Returns the store's files.
-    pub fn files(&self) -> &Arc<Files> {
+    pub fn files(&self) -> &Arc<StoreFiles> {
         &self.files
     }
 

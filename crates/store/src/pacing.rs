@@ -28,7 +28,7 @@ mod paced_fs;
 mod read_cost;
 mod traffic;
 
-pub use budget::Budget;
+pub use budget::RateLimiter;
 pub use depth::DEPTH_MAX;
 pub use load::DiskLoad;
 pub use paced_fs::PacedFs;
@@ -68,25 +68,25 @@ pub struct PaceReport {
 
 /// The limiter of background I/O: see the module.
 #[derive(Debug)]
-pub struct Pace {
+pub struct IoLimiter {
     clock: Arc<dyn Clock>,
     /// Rate limit of background I/O.
-    pub budget: Arc<Budget>,
+    pub budget: Arc<RateLimiter>,
     depth: Depth,
     load: Load,
     cost: ReadCost,
     /// The limiter of the fast tier.
-    beside: Option<Arc<Pace>>,
+    beside: Option<Arc<IoLimiter>>,
     is_off: AtomicBool,
     bytes: [AtomicU64; Traffic::ALL.len()],
     waits: AtomicU64,
     wait_ns: AtomicU64,
 }
 
-impl Pace {
+impl IoLimiter {
     /// Creates a limiter without a rate limit.
-    pub fn new(clock: &Arc<dyn Clock>) -> Pace {
-        Pace {
+    pub fn new(clock: &Arc<dyn Clock>) -> IoLimiter {
+        IoLimiter {
             clock: clock.clone(),
             budget: Arc::default(),
             depth: Depth::new(),
@@ -101,15 +101,15 @@ impl Pace {
     }
 
     /// Creates a limiter for a store with a fast tier, which has its own limiter
-    /// ([`Pace::of_speed_disk`]) but the same rate limit.
-    pub fn of_two(clock: &Arc<dyn Clock>) -> Pace {
-        let first = Pace::new(clock);
-        let speed = Pace { budget: first.budget.clone(), ..Pace::new(clock) };
-        Pace { beside: Some(Arc::new(speed)), ..first }
+    /// ([`IoLimiter::of_fast_tier`]) but the same rate limit.
+    pub fn of_two(clock: &Arc<dyn Clock>) -> IoLimiter {
+        let first = IoLimiter::new(clock);
+        let speed = IoLimiter { budget: first.budget.clone(), ..IoLimiter::new(clock) };
+        IoLimiter { beside: Some(Arc::new(speed)), ..first }
     }
 
     /// Returns the limiter of the fast tier, if there is one.
-    pub fn of_speed_disk(&self) -> Option<&Arc<Pace>> {
+    pub fn of_fast_tier(&self) -> Option<&Arc<IoLimiter>> {
         self.beside.as_ref()
     }
 
@@ -251,7 +251,7 @@ impl Pace {
 
 /// Slots of pieces in flight.
 struct Place<'a> {
-    pace: &'a Pace,
+    pace: &'a IoLimiter,
     traffic: Traffic,
     pieces: u32,
 }

@@ -7,15 +7,15 @@
 //!
 //! The module also has the shared tools of repairs. [`open_lane`] reads a lane of the log,
 //! [`clipped`] limits a file to its recorded length, and [`FewOpen`] bounds the number of open
-//! files. [`RepairDamage`] describes damage. [`GuestRepair`] repairs a secondary engine together
-//! with its primary engine.
+//! files. [`RepairDamage`] describes damage. [`SecondaryRepair`] repairs a secondary engine
+//! together with its primary engine.
 
 mod few_open;
 
 use crate::files::unfinished::{self, Mark, Work};
-use crate::guest::Guest;
-use crate::manifest::{EngineId, LogGroupMeta, State};
+use crate::manifest::{EngineId, LogGroupMeta, ManifestState};
 use crate::names::{self, FileKind};
+use crate::secondary_engine::SecondaryEngine;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid};
 pub use few_open::FewOpen;
 use io::{Access, Cancel, Env, FileLock, ReadFile};
@@ -35,7 +35,7 @@ pub struct Places<'a> {
     /// The new one.
     pub into: (&'a Env, &'a Path),
     /// The fast tier of the damaged store is lost.
-    pub without_speed: bool,
+    pub without_fast_tier: bool,
     /// Cancels the repair.
     pub cancel: Option<&'a Cancel>,
 }
@@ -49,7 +49,7 @@ impl Places<'_> {
     pub fn keep_writers_away(&self) -> Result<Option<Box<dyn FileLock>>> {
         let (env, dir) = self.from;
         let held = self.lock()?;
-        check_disk(env, dir, self.without_speed)?;
+        check_disk(env, dir, self.without_fast_tier)?;
         Ok(held)
     }
 
@@ -193,7 +193,7 @@ pub fn open_lane(
     env: &Env,
     dir: &Path,
     (lane, which): (Lane, Groups),
-    state: Option<&State>,
+    state: Option<&ManifestState>,
     store: Option<Uid>,
 ) -> Result<SalvagedLog> {
     let mut here = BTreeMap::new();
@@ -298,15 +298,15 @@ pub struct Judged {
     pub store: Option<Uid>,
 }
 
-/// The secondary engine of a store ([`crate::guest`]) in a repair of both engines, driven by the
-/// primary engine. The primary engine calls in this order:
+/// The secondary engine of a store ([`crate::secondary_engine`]) in a repair of both engines,
+/// driven by the primary engine. The primary engine calls in this order:
 ///
-/// 1. [`GuestRepair::look`]. Once more if it reports that the manifest has lost its end: both
+/// 1. [`SecondaryRepair::look`]. Once more if it reports that the manifest has lost its end: both
 ///    engines use the same manifest, or none.
-/// 2. [`GuestRepair::guest`]: the new store is opened with it. Not in a dry run.
-/// 3. [`GuestRepair::save`]. The primary engine makes both engines durable, which completes the
+/// 2. [`SecondaryRepair::secondary_engine`]: the new store is opened with it. Not in a dry run.
+/// 3. [`SecondaryRepair::save`]. The primary engine makes both engines durable, which completes the
 ///    store.
-pub trait GuestRepair {
+pub trait SecondaryRepair {
     /// Returns the engine.
     fn engine(&self) -> EngineId;
 
@@ -321,11 +321,11 @@ pub trait GuestRepair {
     /// Returns the secondary engine's sequence below which no batch of its lane has an embedded
     /// batch that the primary engine lacks in files. A file of the secondary engine proves it: it
     /// is begun only once the primary engine's floor has passed these batches. 0: no proof. After
-    /// [`GuestRepair::look`].
+    /// [`SecondaryRepair::look`].
     fn in_files_below(&self) -> SeqNo;
 
     /// Returns the secondary engine to open the new store with.
-    fn guest(&mut self) -> &mut dyn Guest;
+    fn secondary(&mut self) -> &mut dyn SecondaryEngine;
 
     /// Writes all recoverable data into the open store, durably. Without an open store (dry run) it
     /// writes nothing.

@@ -11,5 +11,5 @@ mod works;
 
 pub use rate::Rate;
 pub use requested::Checkpointer;
-pub use scheduler::{Duty, Foreground, Job, JobClass, Progress, Scheduler, Work};
-pub use works::Works;
+pub use scheduler::{AsyncRequests, Job, JobClass, Progress, Scheduler, Work, WorkerRole};
+pub use works::EngineWork;

@@ -8,7 +8,7 @@
 //! A store may have a fast tier for its log, tables and values ([`crate::speed`]). Then the store
 //! directory is a name space over two disks ([`TwoDisks`]), with one place for every kind of file,
 //! and both volumes have the same location. A table or value file on the fast tier has another kind
-//! of name ([`crate::names::FileKind::SpeedKsst`], [`crate::names::FileKind::SpeedVsst`]), which
+//! of name ([`crate::names::FileKind::FastKsst`], [`crate::names::FileKind::FastVsst`]), which
 //! follows from its volume in the manifest. An open refuses a history with an unknown volume (see
 //! [`crate::manifest`]).
 
@@ -16,12 +16,12 @@ pub mod identity;
 mod metered_fs;
 mod two_disks;
 
-pub use identity::SpeedDisk;
+pub use identity::FastTier;
 pub use metered_fs::{Meter, MeteredFs, pages};
 pub use two_disks::TwoDisks;
 
 use crate::descriptors::Descriptors;
-use crate::pacing::{Pace, PacedFs};
+use crate::pacing::{IoLimiter, PacedFs};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileSystem};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Volume {
     /// The store directory.
     pub const DIRECTORY: Volume = Volume(0);
     /// The fast tier, for the log, tables and values.
-    pub const SPEED: Volume = Volume(1);
+    pub const FAST: Volume = Volume(1);
 }
 
 impl std::fmt::Display for Volume {
@@ -54,7 +54,7 @@ pub struct Location {
     /// Space used in the directory.
     pub meter: Arc<Meter>,
     /// The limiter of background I/O.
-    pub pace: Arc<Pace>,
+    pub pace: Arc<IoLimiter>,
     /// Caches of open files, which release descriptors.
     pub descriptors: Arc<Descriptors>,
 }
@@ -66,7 +66,7 @@ impl Location {
         let meter = Arc::new(Meter::new(dir));
         let metered = Arc::new(MeteredFs { inner: env.fs.clone(), meter: meter.clone() });
         let on_two = env.fs.disks(dir).is_some();
-        let pace = Arc::new(if on_two { Pace::of_two(&env.clock) } else { Pace::new(&env.clock) });
+        let pace = Arc::new(if on_two { IoLimiter::of_two(&env.clock) } else { IoLimiter::new(&env.clock) });
         let descriptors = Descriptors::join(env);
         let fs = Arc::new(PacedFs { inner: metered, pace: pace.clone(), descriptors: descriptors.clone() });
         Location { fs, dir: dir.to_owned(), meter, pace, descriptors }
@@ -75,7 +75,7 @@ impl Location {
     /// Returns the location of a directory that does not change: without counts and background
     /// work.
     pub fn unmetered(env: &Env, dir: &Path) -> Location {
-        let (meter, pace) = (Arc::new(Meter::new(dir)), Arc::new(Pace::new(&env.clock)));
+        let (meter, pace) = (Arc::new(Meter::new(dir)), Arc::new(IoLimiter::new(&env.clock)));
         Location { fs: env.fs.clone(), dir: dir.to_owned(), meter, pace, descriptors: Descriptors::join(env) }
     }
 
@@ -119,7 +119,7 @@ impl Volumes {
     /// `Unsupported` if the store was opened without it.
     pub fn at(&self, volume: Volume) -> Result<&Location> {
         let Location { fs, dir, .. } = &self.directory;
-        if volume == Volume::DIRECTORY || (volume == Volume::SPEED && fs.disks(dir).is_some()) {
+        if volume == Volume::DIRECTORY || (volume == Volume::FAST && fs.disks(dir).is_some()) {
             return Ok(&self.directory);
         }
         let why = format!(

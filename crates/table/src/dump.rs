@@ -2,7 +2,7 @@
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
-use crate::file::{Caching, Role};
+use crate::file::{BlockKind, Caching};
 use crate::footer::VERSION;
 use crate::options::ReadCounters;
 use crate::reader::Ksst;
@@ -125,7 +125,7 @@ fn list<C: BlockCursor>(
     out: &mut dyn Write,
 ) -> Result<()> {
     let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
-    let name = if stream.role == Role::References { "references" } else { "inline" };
+    let name = if stream.role == BlockKind::References { "references" } else { "inline" };
     let mut counters = ReadCounters::default();
     let mut end = 0;
     for p in 0..stream.partitions() {

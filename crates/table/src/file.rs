@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Kind of a block, for the cache and the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum BlockKind {
     /// Index partitions.
     Index,
     /// Filter partitions.
@@ -36,34 +36,36 @@ pub enum Role {
     Tail,
 }
 
-impl Role {
+impl BlockKind {
     pub(crate) fn segment(self) -> Segment {
         match self {
             // Reference blocks count as index: they lead to values, and every lookup in the table
             // reads them first.
-            Role::Index | Role::Filter | Role::References | Role::VsstIndex => Segment::Index,
-            Role::Inline | Role::Record | Role::Dense | Role::Tail => Segment::Data,
+            BlockKind::Index | BlockKind::Filter | BlockKind::References | BlockKind::VsstIndex => {
+                Segment::Index
+            }
+            BlockKind::Inline | BlockKind::Record | BlockKind::Dense | BlockKind::Tail => Segment::Data,
         }
     }
 
     fn count_cached(self, counters: &mut ReadCounters) {
         match self {
-            Role::Index | Role::Filter | Role::VsstIndex => counters.index_blocks_cached += 1,
-            Role::References | Role::Inline | Role::Dense => counters.data_blocks_cached += 1,
-            Role::Record => counters.values_cached += 1,
-            Role::Tail => {}
+            BlockKind::Index | BlockKind::Filter | BlockKind::VsstIndex => counters.index_blocks_cached += 1,
+            BlockKind::References | BlockKind::Inline | BlockKind::Dense => counters.data_blocks_cached += 1,
+            BlockKind::Record => counters.values_cached += 1,
+            BlockKind::Tail => {}
         }
     }
 
     /// Counts a block that was read; the request is counted separately.
     pub(crate) fn count_read(self, counters: &mut ReadCounters) {
         match self {
-            Role::Index => counters.index_reads += 1,
-            Role::Filter => counters.filter_reads += 1,
-            Role::References | Role::Inline | Role::Dense => counters.data_reads += 1,
-            Role::VsstIndex => counters.vsst_index_reads += 1,
-            Role::Record => counters.value_reads += 1,
-            Role::Tail => {}
+            BlockKind::Index => counters.index_reads += 1,
+            BlockKind::Filter => counters.filter_reads += 1,
+            BlockKind::References | BlockKind::Inline | BlockKind::Dense => counters.data_reads += 1,
+            BlockKind::VsstIndex => counters.vsst_index_reads += 1,
+            BlockKind::Record => counters.value_reads += 1,
+            BlockKind::Tail => {}
         }
     }
 }
@@ -137,7 +139,7 @@ impl TableFile {
     pub(crate) fn bytes<S: Source>(
         &self,
         handle: BlockHandle,
-        role: Role,
+        role: BlockKind,
         source: &mut S,
     ) -> Result<Block, S::Stop> {
         let bytes = source.bytes(&self.file, self.extent(handle), role);
@@ -148,7 +150,7 @@ impl TableFile {
     pub(crate) fn read<S: Source>(
         &self,
         handle: BlockHandle,
-        role: Role,
+        role: BlockKind,
         source: &mut S,
     ) -> Result<Block, S::Stop> {
         self.check(handle)?;
@@ -185,7 +187,7 @@ impl TableFile {
     pub(crate) fn cached(
         &self,
         handle: BlockHandle,
-        role: Role,
+        role: BlockKind,
         counters: &mut ReadCounters,
     ) -> Option<Block> {
         let key = CacheKey { file: self.number, offset: handle.offset };
@@ -195,13 +197,13 @@ impl TableFile {
     }
 
     /// Returns true if a block is in the cache. Does not count as a lookup.
-    pub(crate) fn is_cached(&self, handle: BlockHandle, role: Role) -> bool {
+    pub(crate) fn is_cached(&self, handle: BlockHandle, role: BlockKind) -> bool {
         let key = CacheKey { file: self.number, offset: handle.offset };
         self.cache.0.contains(role.segment(), &key)
     }
 
     /// Puts a verified block into the cache.
-    pub(crate) fn fill(&self, handle: BlockHandle, role: Role, block: &Block) {
+    pub(crate) fn fill(&self, handle: BlockHandle, role: BlockKind, block: &Block) {
         let key = CacheKey { file: self.number, offset: handle.offset };
         self.cache.0.insert(role.segment(), key, block);
     }
@@ -211,7 +213,7 @@ impl TableFile {
     pub(crate) fn fetch<S: Source>(
         &self,
         handle: BlockHandle,
-        role: Role,
+        role: BlockKind,
         caching: Caching,
         source: &mut S,
     ) -> Result<Block, S::Stop> {
@@ -229,7 +231,7 @@ impl TableFile {
     pub(crate) fn cached_or_read<S: Source>(
         &self,
         handle: BlockHandle,
-        role: Role,
+        role: BlockKind,
         caching: Caching,
         source: &mut S,
     ) -> Result<Block, S::Stop> {
@@ -250,7 +252,7 @@ impl TableFile {
 
 /// A run of the file held in memory, for reading many blocks with large requests.
 #[derive(Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct ReadWindow {
     bytes: Vec<u8>,
     start: u64,
     len: usize,
@@ -260,7 +262,7 @@ pub(crate) struct Window {
     next: Option<Box<NextRun>>,
 }
 
-impl Window {
+impl ReadWindow {
     /// Returns the block at `handle`. If the block is not in the window, the window is first filled
     /// with `span`, which must contain the block and lie in the file. If part of the span is
     /// unreadable, the block is read alone, and the window stays empty.
@@ -268,7 +270,7 @@ impl Window {
         &mut self,
         file: &TableFile,
         handle: BlockHandle,
-        role: Role,
+        role: BlockKind,
         source: &mut S,
         span: impl FnOnce() -> (u64, u64),
     ) -> Result<Block, S::Stop> {
@@ -296,7 +298,7 @@ impl Window {
     }
 
     /// Takes over the run that was read in the background, if it has the block.
-    fn come_to_next(&mut self, handle: BlockHandle, role: Role, counters: &mut ReadCounters) -> bool {
+    fn come_to_next(&mut self, handle: BlockHandle, role: BlockKind, counters: &mut ReadCounters) -> bool {
         let Some((start, read)) = self.next.as_mut().and_then(|next| next.take(handle)) else { return false };
         counters.count_request(read.len() as u64);
         role.count_read(counters);

@@ -12,12 +12,12 @@
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
-use crate::file::Role;
-use crate::options::{IterOptions, Place, ReadCounters};
-use crate::readahead::Borders;
+use crate::file::BlockKind;
+use crate::options::{IterOptions, ReadCounters, SeekTarget};
+use crate::readahead::ScanBounds;
 use crate::reader::Ksst;
 use crate::reference_block::ReferenceCursor;
-use crate::source::Fetched;
+use crate::source::FetchedBlocks;
 use crate::stream_iter::StreamIter;
 use base::{Error, Gap, InternalIterator, MAX_SEQ, Result, ValueKind, key};
 use std::sync::Arc;
@@ -88,15 +88,14 @@ impl KsstIter {
     pub(crate) fn new(
         table: Arc<Ksst>,
         options: IterOptions,
-        borders: Option<Arc<Borders>>,
+        borders: Option<Arc<ScanBounds>>,
         with_inline: bool,
     ) -> KsstIter {
-        let references = table
-            .references
-            .is_some()
-            .then(|| Box::new(StreamIter::new(table.clone(), Role::References, options, borders.clone())));
+        let references = table.references.is_some().then(|| {
+            Box::new(StreamIter::new(table.clone(), BlockKind::References, options, borders.clone()))
+        });
         let inline = (with_inline && table.inline.is_some())
-            .then(|| Box::new(StreamIter::new(table, Role::Inline, options, borders)));
+            .then(|| Box::new(StreamIter::new(table, BlockKind::Inline, options, borders)));
         let (lost, gap) = (Vec::new(), None);
         KsstIter { references, inline, current: Current::Neither, forward: true, lost, gap }
     }
@@ -261,7 +260,7 @@ impl KsstIter {
     }
 
     /// Visits the read buffers of each stream, for callers that perform the reads.
-    pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
+    pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut FetchedBlocks)) {
         self.references.as_mut().and_then(|s| s.fetched()).into_iter().for_each(&mut *visit);
         self.inline.as_mut().and_then(|s| s.fetched()).into_iter().for_each(visit);
     }
@@ -272,13 +271,13 @@ impl KsstIter {
             + self.inline.as_ref().map_or(0, |s| s.held_bytes())
     }
 
-    fn position(&mut self, place: Place<'_>) -> Result<()> {
+    fn position(&mut self, place: SeekTarget<'_>) -> Result<()> {
         self.forward = place.is_forward();
         both!(self, s => match place {
-            Place::First => s.seek_to_first(),
-            Place::Last => s.seek_to_last(),
-            Place::From(target) => s.seek(target),
-            Place::UpTo(target) => s.seek_for_prev(target),
+            SeekTarget::First => s.seek_to_first(),
+            SeekTarget::Last => s.seek_to_last(),
+            SeekTarget::From(target) => s.seek(target),
+            SeekTarget::UpTo(target) => s.seek_for_prev(target),
         });
         self.choose()
     }
@@ -287,7 +286,7 @@ impl KsstIter {
     /// requests it through `fetched`; then the same call continues once the block was delivered. It
     /// reports no error: the seek itself meets the same error at the same place. The cursor is not
     /// valid until the seek.
-    pub fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+    pub fn prepare(&mut self, place: SeekTarget<'_>, fetched: &mut FetchedBlocks) {
         self.current = Current::Neither;
         self.references.iter_mut().for_each(|s| s.prepare(place, fetched));
         self.inline.iter_mut().for_each(|s| s.prepare(place, fetched));
@@ -300,22 +299,22 @@ impl InternalIterator for KsstIter {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        let done = self.position(Place::First);
+        let done = self.position(SeekTarget::First);
         self.guard(done)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        let done = self.position(Place::Last);
+        let done = self.position(SeekTarget::Last);
         self.guard(done)
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        let done = self.position(Place::From(target));
+        let done = self.position(SeekTarget::From(target));
         self.guard(done)
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        let done = self.position(Place::UpTo(target));
+        let done = self.position(SeekTarget::UpTo(target));
         self.guard(done)
     }
 

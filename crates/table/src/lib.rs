@@ -58,17 +58,17 @@ mod waits;
 
 pub use base::Dependency;
 pub use builder::{FinishedTable, KsstBuilder, UnsyncedTable};
-pub use file::Role;
+pub use file::BlockKind;
 pub use iterator::KsstIter;
-pub use options::{IterOptions, Place, ReadCounters, StoreNotes, TableIdentity, TableOptions};
+pub use options::{IterOptions, ReadCounters, SeekTarget, StoreNotes, TableIdentity, TableOptions};
 pub use properties::{Properties, Retained};
-pub use readahead::Borders;
+pub use readahead::ScanBounds;
 pub use reader::{FoundEntry, Ksst};
 pub use reference::Reference;
 pub use segment::{
     FinishedSegment, SegmentCheck, SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter,
 };
-pub use source::{Extent, FetchCost, Fetched, Source, Stop, Stopped, Want};
+pub use source::{BlockRequest, Extent, FetchCost, FetchedBlocks, Source, Stop, Stopped};
 pub use stream::UncachedReferences;
 pub use verify::{CheckStep, TableCheck};
 pub use vsst::{

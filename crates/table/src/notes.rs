@@ -3,7 +3,7 @@
 //! A long table with references stores them in a section, which costs one read. For other tables,
 //! and tables from before the section, all entries are read.
 
-use crate::file::Role;
+use crate::file::BlockKind;
 use crate::options::{IterOptions, ReadCounters};
 use crate::reader::Ksst;
 use crate::reference::Reference;
@@ -24,7 +24,7 @@ impl Ksst {
         let Some(section) = self.sections.iter().find(|section| section.tag == sections::NOTES) else {
             return self.walk_for_notes();
         };
-        let block = self.file.read(section.handle, Role::Index, &mut ReadCounters::default())?;
+        let block = self.file.read(section.handle, BlockKind::Index, &mut ReadCounters::default())?;
         TableNotes::decode(&block).map_err(|e| self.file.locate(e, section.handle.offset))
     }
 

@@ -94,7 +94,7 @@ pub struct IterOptions {
 
 /// Target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'k> {
+pub enum SeekTarget<'k> {
     /// To the first entry.
     First,
     /// To the last entry.
@@ -105,17 +105,17 @@ pub enum Place<'k> {
     UpTo(&'k [u8]),
 }
 
-impl<'k> Place<'k> {
+impl<'k> SeekTarget<'k> {
     /// Returns true if the scan that begins there goes forward.
     pub fn is_forward(self) -> bool {
-        matches!(self, Place::First | Place::From(_))
+        matches!(self, SeekTarget::First | SeekTarget::From(_))
     }
 
     /// Returns the key, if there is one.
     pub fn target(self) -> Option<&'k [u8]> {
         match self {
-            Place::First | Place::Last => None,
-            Place::From(target) | Place::UpTo(target) => Some(target),
+            SeekTarget::First | SeekTarget::Last => None,
+            SeekTarget::From(target) | SeekTarget::UpTo(target) => Some(target),
         }
     }
 }

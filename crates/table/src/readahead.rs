@@ -43,7 +43,7 @@ const FULL_MIN: u32 = 2;
 
 /// User key range of a scan; nothing outside it is read ahead.
 #[derive(Clone, Debug, Default)]
-pub struct Borders {
+pub struct ScanBounds {
     /// First user key; `None`: no lower bound.
     pub lower: Option<Vec<u8>>,
     /// First user key after the range; `None`: no upper bound.
@@ -86,7 +86,7 @@ impl Beyond {
         index: &Partition,
         row: usize,
         backward: bool,
-        borders: Option<&Borders>,
+        borders: Option<&ScanBounds>,
     ) -> (u64, u64) {
         let wanted = index.handle(row);
         if backward {
@@ -111,7 +111,7 @@ impl Beyond {
         row: usize,
         read: (u64, u64),
         backward: bool,
-        borders: &Borders,
+        borders: &ScanBounds,
     ) -> Option<(u64, u64)> {
         if self.full < FULL_MIN {
             return None;

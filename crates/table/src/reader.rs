@@ -10,13 +10,13 @@
 
 use crate::compress;
 use crate::cursor::reported_trailer;
-use crate::file::{Role, TableFile};
+use crate::file::{BlockKind, TableFile};
 use crate::footer::FileKind;
 use crate::frame::{self, BlockHandle};
 use crate::iterator::KsstIter;
 use crate::options::{IterOptions, ReadCounters};
 use crate::properties::Properties;
-use crate::readahead::Borders;
+use crate::readahead::ScanBounds;
 use crate::reference::Reference;
 use crate::sections::{self, Section};
 use crate::source::Source;
@@ -190,7 +190,7 @@ impl Ksst {
 
     /// As [`Ksst::iter`], for a scan within `borders`: nothing outside them is read ahead. The
     /// cursor itself is unbounded.
-    pub fn iter_within(self: &Arc<Self>, options: IterOptions, borders: &Arc<Borders>) -> KsstIter {
+    pub fn iter_within(self: &Arc<Self>, options: IterOptions, borders: &Arc<ScanBounds>) -> KsstIter {
         KsstIter::new(self.clone(), options, Some(borders.clone()), true)
     }
 
@@ -223,7 +223,7 @@ impl Ksst {
         let properties = self.sections.iter().find(|section| section.tag == sections::PROPERTIES);
         let handle = properties.map_or(self.meta, |section| section.handle);
         let located = |e: Error| self.file.locate(e, handle.offset);
-        let block = self.file.read(handle, Role::Index, counters)?;
+        let block = self.file.read(handle, BlockKind::Index, counters)?;
         let dependencies = Properties::decode(&block).map_err(located)?.dependencies;
         let counted = dependencies.iter().fold(0u64, |sum, d| sum.saturating_add(d.count));
         let ascend = dependencies.is_sorted_by(|a, b| a.blob_id < b.blob_id);
@@ -323,10 +323,10 @@ impl Parts {
                 }
                 sections::TOP_REFERENCES => {
                     references =
-                        Some(Stream::open(Role::References, tail.read(handle, source)?).map_err(here)?);
+                        Some(Stream::open(BlockKind::References, tail.read(handle, source)?).map_err(here)?);
                 }
                 sections::TOP_INLINE => {
-                    inline = Some(Stream::open(Role::Inline, tail.read(handle, source)?).map_err(here)?);
+                    inline = Some(Stream::open(BlockKind::Inline, tail.read(handle, source)?).map_err(here)?);
                 }
                 sections::RANGE_TOMBSTONES => {
                     tombstone_block::decode(&tail.read(handle, source)?, &mut tombstones).map_err(here)?;

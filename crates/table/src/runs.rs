@@ -4,7 +4,7 @@
 //! disk (`store::pacing`). A gap changes only the duration of a read: each record is cut out at its
 //! own place and verified.
 
-use crate::source::{Extent, Want};
+use crate::source::{BlockRequest, Extent};
 use io::{ReadCosts, ReadFile};
 use std::ops::Range;
 
@@ -42,8 +42,8 @@ pub struct Wanted<'f> {
     pub extent: Range<u64>,
 }
 
-impl<'f> From<&'f Want> for Wanted<'f> {
-    fn from(want: &'f Want) -> Self {
+impl<'f> From<&'f BlockRequest> for Wanted<'f> {
+    fn from(want: &'f BlockRequest) -> Self {
         let Extent { file, offset, len } = want.extent;
         Wanted { number: file, file: &*want.file, extent: offset..offset.saturating_add(len) }
     }

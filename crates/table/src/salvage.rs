@@ -14,7 +14,7 @@
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
-use crate::file::{Caching, Role, Window};
+use crate::file::{BlockKind, Caching, ReadWindow};
 use crate::footer::{self, FOOTER_LEN, FileKind, Footer};
 use crate::frame::{self, BlockHandle};
 use crate::options::ReadCounters;
@@ -123,15 +123,17 @@ pub fn open(
                 Err(e) => missing.push(Missing::Properties(e)),
             },
             sections::TOP_REFERENCES => {
-                match block.and_then(|b| Stream::open(Role::References, b).map_err(here)) {
+                match block.and_then(|b| Stream::open(BlockKind::References, b).map_err(here)) {
                     Ok(stream) => references = Some(stream),
                     Err(e) => missing.push(Missing::Entries(e)),
                 }
             }
-            sections::TOP_INLINE => match block.and_then(|b| Stream::open(Role::Inline, b).map_err(here)) {
-                Ok(stream) => inline = Some(stream),
-                Err(e) => missing.push(Missing::Entries(e)),
-            },
+            sections::TOP_INLINE => {
+                match block.and_then(|b| Stream::open(BlockKind::Inline, b).map_err(here)) {
+                    Ok(stream) => inline = Some(stream),
+                    Err(e) => missing.push(Missing::Entries(e)),
+                }
+            }
             sections::RANGE_TOMBSTONES => {
                 let decoded = block.and_then(|b| tombstone_block::decode(&b, &mut tombstones).map_err(here));
                 missing.extend(decoded.err().map(Missing::RangeTombstones));
@@ -213,8 +215,8 @@ pub struct SalvageIter {
 impl SalvageIter {
     /// Returns a cursor on the first readable entry.
     pub fn new(table: Arc<Ksst>) -> SalvageIter {
-        let references = table.references.is_some().then(|| Walk::new(Role::References, &table));
-        let inline = table.inline.is_some().then(|| Walk::new(Role::Inline, &table));
+        let references = table.references.is_some().then(|| Walk::new(BlockKind::References, &table));
+        let inline = table.inline.is_some().then(|| Walk::new(BlockKind::Inline, &table));
         let mut iter = SalvageIter { table, references, inline, on_references: false, lost: Vec::new() };
         if let Some(walk) = &mut iter.references {
             walk.next_block(&iter.table, &mut iter.lost);
@@ -276,7 +278,7 @@ impl SalvageIter {
 
 /// A walk over one stream.
 struct Walk<C> {
-    role: Role,
+    role: BlockKind,
     /// Index of the current partition, or of the next one.
     at: usize,
     index: Option<Partition>,
@@ -284,7 +286,7 @@ struct Walk<C> {
     cursor: C,
     /// Offset of the cursor's block.
     offset: u64,
-    window: Window,
+    window: ReadWindow,
     /// Separator before `row`; before the first, the smallest key of the table.
     before: Vec<u8>,
     /// Key of the last entry returned.
@@ -292,7 +294,7 @@ struct Walk<C> {
 }
 
 impl<C: BlockCursor> Walk<C> {
-    fn new(role: Role, table: &Ksst) -> Self {
+    fn new(role: BlockKind, table: &Ksst) -> Self {
         Walk {
             role,
             at: 0,
@@ -300,7 +302,7 @@ impl<C: BlockCursor> Walk<C> {
             row: 0,
             cursor: C::default(),
             offset: 0,
-            window: Window::default(),
+            window: ReadWindow::default(),
             before: key::user_key(&table.properties.smallest).to_vec(),
             last: Vec::new(),
         }
@@ -325,7 +327,7 @@ impl<C: BlockCursor> Walk<C> {
 
     /// Moves to the first entry of the next readable block.
     fn next_block(&mut self, table: &Ksst, lost: &mut Vec<LostEntries>) {
-        let stream = if self.role == Role::References { &table.references } else { &table.inline };
+        let stream = if self.role == BlockKind::References { &table.references } else { &table.inline };
         let Some(stream) = stream else { return };
         self.cursor.clear();
         let mut separator = Vec::new();

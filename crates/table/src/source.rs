@@ -1,16 +1,17 @@
 //! Sources of bytes for reads of a table that miss the cache.
 //!
 //! Every function of a point read is written once, generic over [`Source`], which has two
-//! implementations. [`ReadCounters`] reads at once, on the caller's thread, and counts. [`Fetched`]
-//! never reads: it records missing bytes as wanted, and the read stops with [`Stopped::Wanting`].
-//! The driver of the read then fetches the bytes, possibly for many reads together, delivers them,
-//! and restarts the step. Bytes pass the same checks either way, at the place of their use.
+//! implementations. [`ReadCounters`] reads at once, on the caller's thread, and counts.
+//! [`FetchedBlocks`] never reads: it records missing bytes as wanted, and the read stops with
+//! [`Stopped::Wanting`]. The driver of the read then fetches the bytes, possibly for many reads
+//! together, delivers them, and restarts the step. Bytes pass the same checks either way, at the
+//! place of their use.
 //!
-//! A restarted step takes the same path as before, so [`Fetched`] keeps the blocks that the step
-//! has used, delivered ones and those found in the cache. So a cache that evicts at once causes no
-//! second read, each restart gets further, and the cache counts each lookup once.
+//! A restarted step takes the same path as before, so [`FetchedBlocks`] keeps the blocks that the
+//! step has used, delivered ones and those found in the cache. So a cache that evicts at once
+//! causes no second read, each restart gets further, and the cache counts each lookup once.
 
-use crate::file::Role;
+use crate::file::BlockKind;
 use crate::options::ReadCounters;
 use base::{Error, HashMap, Result};
 use cache::Block;
@@ -30,13 +31,13 @@ pub struct Extent {
 
 /// Bytes that a read needs before it can continue.
 #[derive(Clone, Debug)]
-pub struct Want {
+pub struct BlockRequest {
     /// The open file.
     pub file: Arc<dyn ReadFile>,
     /// The wanted range.
     pub extent: Extent,
     /// Kind of the bytes.
-    pub role: Role,
+    pub role: BlockKind,
 }
 
 /// Reason why a read has no result.
@@ -72,8 +73,8 @@ impl Stop for Error {
 /// Reason why a step of a nonblocking read has no result.
 #[derive(Clone, Debug)]
 pub enum Stopped {
-    /// The step needs the bytes in [`Fetched::take_wanted`]; if there are none, it needs a thread
-    /// that may block.
+    /// The step needs the bytes in [`FetchedBlocks::take_wanted`]; if there are none, it needs a
+    /// thread that may block.
     Wanting,
     /// The step failed.
     Failed(Error),
@@ -138,7 +139,12 @@ pub trait Source {
     ///
     /// # Errors
     /// The errors of the file.
-    fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) -> Result<Block, Self::Stop>;
+    fn bytes(
+        &mut self,
+        file: &Arc<dyn ReadFile>,
+        extent: Extent,
+        role: BlockKind,
+    ) -> Result<Block, Self::Stop>;
 
     /// Reads the bytes into the start of `buf`, which only ever grows.
     ///
@@ -148,7 +154,7 @@ pub trait Source {
         &mut self,
         file: &Arc<dyn ReadFile>,
         extent: Extent,
-        role: Role,
+        role: BlockKind,
         buf: &mut Vec<u8>,
     ) -> Result<(), Self::Stop>;
 }
@@ -190,9 +196,9 @@ impl Source for ReadCounters {
     #[inline(always)]
     fn hold(&mut self, _: Extent, _: &Block) {}
 
-    fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) -> Result<Block> {
+    fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: BlockKind) -> Result<Block> {
         let bytes = read_now(file, extent)?;
-        if role != Role::Tail {
+        if role != BlockKind::Tail {
             self.count_request(extent.len);
         }
         role.count_read(self);
@@ -203,7 +209,7 @@ impl Source for ReadCounters {
         &mut self,
         file: &Arc<dyn ReadFile>,
         extent: Extent,
-        role: Role,
+        role: BlockKind,
         buf: &mut Vec<u8>,
     ) -> Result<()> {
         file.read_at(first(buf, extent.len), extent.offset)?;
@@ -251,19 +257,19 @@ pub enum FetchCost {
 
 impl FetchCost {
     /// Returns the cost of a wanted extent that is read alone. Ends of files are not counted.
-    pub fn alone(want: &Want) -> FetchCost {
-        if want.role == Role::Tail { FetchCost::Along } else { FetchCost::Request(want.extent.len) }
+    pub fn alone(want: &BlockRequest) -> FetchCost {
+        if want.role == BlockKind::Tail { FetchCost::Along } else { FetchCost::Request(want.extent.len) }
     }
 }
 
-/// Bytes delivered to nonblocking steps, for their use only. Several reads may share one `Fetched`,
-/// if one thread drives them.
+/// Bytes delivered to nonblocking steps, for their use only. Several reads may share one
+/// `FetchedBlocks`, if one thread drives them.
 #[derive(Debug, Default)]
-pub struct Fetched {
+pub struct FetchedBlocks {
     counters: ReadCounters,
     known: HashMap<Extent, Known>,
     files: HashMap<u64, Arc<dyn ReadFile>>,
-    wanted: Vec<Want>,
+    wanted: Vec<BlockRequest>,
     /// True if steps run on a thread that must not block.
     never_blocks: bool,
 }
@@ -278,33 +284,33 @@ enum Known {
     Failed(Error),
 }
 
-impl Fetched {
+impl FetchedBlocks {
     /// Sets whether steps may make blocking system calls other than reads (initially true). A step
     /// that needs one and may not make it stops without wanting any bytes.
     pub fn set_may_block(&mut self, may_block: bool) {
         self.never_blocks = !may_block;
     }
 
-    /// Returns whether steps may block: see [`Fetched::set_may_block`].
+    /// Returns whether steps may block: see [`FetchedBlocks::set_may_block`].
     pub fn may_block(&self) -> bool {
         !self.never_blocks
     }
 
     /// Returns the extents wanted since the last call: at least one after a step stopped, unless it
     /// was not allowed to block.
-    pub fn take_wanted(&mut self) -> Vec<Want> {
+    pub fn take_wanted(&mut self) -> Vec<BlockRequest> {
         std::mem::take(&mut self.wanted)
     }
 
     /// Delivers the bytes of a request that another read, which wanted the same at the same time,
     /// has counted.
-    pub fn share(&mut self, want: &Want, read: Result<Block>) {
+    pub fn share(&mut self, want: &BlockRequest, read: Result<Block>) {
         self.known.insert(want.extent, read.map_or_else(Known::Failed, Known::Bytes));
     }
 
     /// Delivers wanted bytes, or the error of their read. Requests to the device are counted
     /// separately, since one may deliver several extents ([`ReadCounters::count_request`]).
-    pub fn put(&mut self, want: &Want, read: Result<Block>) {
+    pub fn put(&mut self, want: &BlockRequest, read: Result<Block>) {
         if read.is_ok() {
             want.role.count_read(&mut self.counters);
         }
@@ -312,7 +318,7 @@ impl Fetched {
     }
 
     /// Delivers wanted bytes, or the error of their read, and counts their cost.
-    pub fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+    pub fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost) {
         match cost {
             FetchCost::Shared => return self.share(want, read),
             FetchCost::Request(bytes) if read.is_ok() => self.counters.count_request(bytes),
@@ -322,9 +328,9 @@ impl Fetched {
     }
 
     /// Requests bytes ahead of their use, unless they are already there.
-    pub(crate) fn want_ahead(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) {
+    pub(crate) fn want_ahead(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: BlockKind) {
         if !self.has(&extent) && self.wanted.iter().all(|want| want.extent != extent) {
-            self.wanted.push(Want { file: file.clone(), extent, role });
+            self.wanted.push(BlockRequest { file: file.clone(), extent, role });
         }
     }
 
@@ -360,7 +366,7 @@ impl Fetched {
     }
 }
 
-impl Source for Fetched {
+impl Source for FetchedBlocks {
     type Stop = Stopped;
 
     const RESUMES: bool = true;
@@ -402,13 +408,13 @@ impl Source for Fetched {
         self.known.insert(extent, Known::Block(block.clone()));
     }
 
-    fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) -> Result<Block, Stopped> {
+    fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: BlockKind) -> Result<Block, Stopped> {
         match self.known.get(&extent) {
             Some(Known::Bytes(bytes)) => Ok(bytes.clone()),
             Some(Known::Failed(e)) => Err(e.clone().into()),
             // A verified block of this extent does not contain its raw bytes.
             Some(Known::Block(_)) | None => {
-                self.wanted.push(Want { file: file.clone(), extent, role });
+                self.wanted.push(BlockRequest { file: file.clone(), extent, role });
                 Err(Stopped::Wanting)
             }
         }
@@ -418,7 +424,7 @@ impl Source for Fetched {
         &mut self,
         file: &Arc<dyn ReadFile>,
         extent: Extent,
-        role: Role,
+        role: BlockKind,
         buf: &mut Vec<u8>,
     ) -> Result<(), Stopped> {
         let bytes = self.bytes(file, extent, role)?;

@@ -1,7 +1,7 @@
 //! One stream of an open table: its top index in memory, and the lookup of the data block for a
 //! key.
 
-use crate::file::{Caching, Role, TableFile};
+use crate::file::{BlockKind, Caching, TableFile};
 use crate::filter;
 use crate::frame::BlockHandle;
 use crate::index::IndexShape;
@@ -15,7 +15,7 @@ use cache::Block;
 /// The top index of a stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) role: Role,
+    pub(crate) role: BlockKind,
     block: Block,
     shape: IndexShape<{ top::COLUMNS }>,
     pub(crate) entries: u64,
@@ -69,11 +69,11 @@ impl Stream {
         let (mut sum, mut seen_bytes) = (UncachedReferences::default(), 0u64);
         let ends = [self.search(first, u64::MAX), self.search(last, 0).min(self.partitions() - 1)];
         for p in ends[0]..=ends[1] {
-            if let Some(filter) = self.filter_handle(p).filter(|h| !file.is_cached(*h, Role::Filter)) {
+            if let Some(filter) = self.filter_handle(p).filter(|h| !file.is_cached(*h, BlockKind::Filter)) {
                 sum.uncached_filter_bytes += filter.len;
             }
             let index = self.index_handle(p);
-            let is_cached = file.is_cached(index, Role::Index);
+            let is_cached = file.is_cached(index, BlockKind::Index);
             if !is_cached {
                 sum.uncached_index_bytes += index.len;
             }
@@ -108,7 +108,7 @@ impl Stream {
         Ok(sum)
     }
 
-    pub(crate) fn open(role: Role, block: Block) -> Result<Stream> {
+    pub(crate) fn open(role: BlockKind, block: Block) -> Result<Stream> {
         let mut reader = Reader::new(&block);
         let entries = reader.varint()?;
         let (min_seq, max_seq) = (reader.varint()?, reader.varint()?);
@@ -166,7 +166,7 @@ impl Stream {
         source: &mut S,
     ) -> Result<Partition, S::Stop> {
         let handle = self.index_handle(partition);
-        Ok(Partition::open(file, handle, file.fetch(handle, Role::Index, caching, source)?)?)
+        Ok(Partition::open(file, handle, file.fetch(handle, BlockKind::Index, caching, source)?)?)
     }
 
     /// As [`Stream::partition`], for callers that keep the partition themselves until their step is
@@ -179,7 +179,7 @@ impl Stream {
         source: &mut S,
     ) -> Result<Partition, S::Stop> {
         let handle = self.index_handle(partition);
-        Ok(Partition::open(file, handle, file.cached_or_read(handle, Role::Index, caching, source)?)?)
+        Ok(Partition::open(file, handle, file.cached_or_read(handle, BlockKind::Index, caching, source)?)?)
     }
 
     /// Returns the data block with the first entry at or after the internal key, if that entry has
@@ -200,7 +200,7 @@ impl Stream {
         }
         let mut filtered = false;
         if let Some(handle) = self.filter_handle(p) {
-            let passes = match file.fetch(handle, Role::Filter, Caching::Fill, source) {
+            let passes = match file.fetch(handle, BlockKind::Filter, Caching::Fill, source) {
                 Ok(block) => filter::may_contain(&block, key_hash),
                 Err(stop) => Err(stop.into_error()?),
             };

@@ -9,11 +9,11 @@ mod moves;
 mod runs;
 
 use crate::cursor::BlockCursor;
-use crate::file::Role;
-use crate::options::{IterOptions, Place, ReadCounters};
-use crate::readahead::Borders;
+use crate::file::BlockKind;
+use crate::options::{IterOptions, ReadCounters, SeekTarget};
+use crate::readahead::ScanBounds;
 use crate::reader::Ksst;
-use crate::source::Fetched;
+use crate::source::FetchedBlocks;
 use base::{Error, Gap, Result, key};
 use moves::Moves;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub(crate) struct StreamIter<C> {
 impl<C: BlockCursor> StreamIter<C> {
     pub(crate) fn new(
         table: Arc<Ksst>,
-        role: Role,
+        role: BlockKind,
         options: IterOptions,
-        borders: Option<Arc<Borders>>,
+        borders: Option<Arc<ScanBounds>>,
     ) -> Self {
         StreamIter { moves: Moves::new(table, role, options, borders), gap: None }
     }
@@ -74,7 +74,7 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     /// Returns the read buffer of the stream, if the caller performs the reads.
-    pub(crate) fn fetched(&mut self) -> Option<&mut Fetched> {
+    pub(crate) fn fetched(&mut self) -> Option<&mut FetchedBlocks> {
         self.moves.waits().map(|waits| &mut waits.fetched)
     }
 
@@ -94,7 +94,7 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     /// Prepares a seek; see [`crate::KsstIter::prepare`].
-    pub(crate) fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+    pub(crate) fn prepare(&mut self, place: SeekTarget<'_>, fetched: &mut FetchedBlocks) {
         self.moves.prepare(place, fetched);
     }
 

@@ -1,6 +1,6 @@
 //! Opens a table by reading the end of the file at once.
 
-use crate::file::{Role, Shared, TableFile};
+use crate::file::{BlockKind, Shared, TableFile};
 use crate::footer::{FOOTER_LEN, FileKind, Footer};
 use crate::frame::BlockHandle;
 use crate::source::{Extent, Source, Stop};
@@ -42,7 +42,7 @@ impl Tail {
         let frames_end = len.checked_sub(FOOTER_LEN as u64).ok_or_else(cut)?;
         let start = len.saturating_sub(TAIL_LEN);
         let extent = Extent { file: number, offset: start, len: len - start };
-        let bytes = source.bytes(&file, extent, Role::Tail);
+        let bytes = source.bytes(&file, extent, BlockKind::Tail);
         let bytes = bytes.map_err(|stop| stop.map(|e| e.at_file(&path).at_offset(start)))?;
         let footer = bytes.last_chunk::<FOOTER_LEN>().ok_or_else(cut)?;
         let footer = Footer::decode_as(kind, footer, uid, len).map_err(|e| e.at_file(&path))?;
@@ -73,7 +73,7 @@ impl Tail {
             Some(frame) if handle.end() <= self.file.frames_end => {
                 Ok(self.file.decode(frame, handle.offset)?)
             }
-            _ => self.file.read(handle, Role::Tail, source),
+            _ => self.file.read(handle, BlockKind::Tail, source),
         }
     }
 }

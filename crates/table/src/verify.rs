@@ -10,7 +10,7 @@
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
-use crate::file::{Caching, Role, Window};
+use crate::file::{BlockKind, Caching, ReadWindow};
 use crate::filter;
 use crate::footer::FileKind;
 use crate::frame::BlockHandle;
@@ -47,7 +47,7 @@ pub struct CheckStep {
 
 /// Damage that a check has found in a file.
 #[derive(Debug, Default)]
-pub(crate) struct Met {
+pub(crate) struct FoundDamage {
     /// Damage that was not returned yet.
     pub damage: Vec<Error>,
     /// True if there was any damage, so that counts and sums do not cover the whole file.
@@ -58,7 +58,7 @@ pub(crate) struct Met {
     last: Option<u64>,
 }
 
-impl Met {
+impl FoundDamage {
     /// Records the error of a part, or returns the content of a sound part.
     pub fn sound<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
@@ -81,7 +81,7 @@ struct Counts {
     handles: Vec<BlockHandle>,
     /// Number of sound blocks.
     parts: u64,
-    window: Window,
+    window: ReadWindow,
     counters: ReadCounters,
     properties: Properties,
     dependencies: BTreeMap<u64, Dependency>,
@@ -94,7 +94,7 @@ pub struct TableCheck {
     /// Index of the current stream, in the order of [`Ksst::streams`].
     stream: usize,
     walk: Walk,
-    met: Met,
+    met: FoundDamage,
 }
 
 /// A walk over one stream.
@@ -117,7 +117,7 @@ impl TableCheck {
     pub fn new(table: Arc<Ksst>) -> TableCheck {
         let mut counts = Counts::default();
         counts.properties.min_seq = SeqNo::MAX;
-        TableCheck { table, counts, stream: 0, walk: Walk::default(), met: Met::default() }
+        TableCheck { table, counts, stream: 0, walk: Walk::default(), met: FoundDamage::default() }
     }
 
     /// Returns the table.
@@ -146,7 +146,7 @@ impl TableCheck {
         while let Some(stream) = table.streams().nth(self.stream) {
             while self.walk.p < stream.partitions() {
                 let advanced = match stream.role {
-                    Role::References => {
+                    BlockKind::References => {
                         self.walk.advance::<ReferenceCursor>(&table, stream, &mut self.counts)
                     }
                     _ => self.walk.advance::<InlineCursor>(&table, stream, &mut self.counts),
@@ -193,10 +193,10 @@ impl Ksst {
         damage.into_iter().next().map_or(Ok(self.len), Err)
     }
 
-    fn verify_sections(&self, counts: &mut Counts, met: &mut Met) {
+    fn verify_sections(&self, counts: &mut Counts, met: &mut FoundDamage) {
         let mut tombstones = Vec::new();
         for section in &self.sections {
-            let read = self.file.read(section.handle, Role::Index, &mut counts.counters);
+            let read = self.file.read(section.handle, BlockKind::Index, &mut counts.counters);
             let decoded = read.and_then(|block| match section.tag {
                 crate::sections::RANGE_TOMBSTONES => tombstone_block::decode(&block, &mut tombstones)
                     .map_err(|e| self.file.locate(e, section.handle.offset)),
@@ -208,7 +208,7 @@ impl Ksst {
             counts.handles.push(section.handle);
             counts.parts += u64::from(met.sound(decoded).is_some());
         }
-        let meta = self.file.read(self.meta, Role::Index, &mut counts.counters);
+        let meta = self.file.read(self.meta, BlockKind::Index, &mut counts.counters);
         counts.parts += u64::from(met.sound(meta).is_some());
         counts.handles.push(self.meta);
         let p = &mut counts.properties;
@@ -317,7 +317,7 @@ impl Walk {
                 counts.handles.push(handle);
                 counts.properties.filter_bytes += handle.len;
                 bytes += handle.len;
-                match file.fetch(handle, Role::Filter, Caching::Bypass, &mut counts.counters) {
+                match file.fetch(handle, BlockKind::Filter, Caching::Bypass, &mut counts.counters) {
                     Ok(filter) => Some(filter),
                     Err(e) => {
                         self.partition = Some((index, None));
@@ -360,7 +360,7 @@ impl Walk {
         cursor.load(block?, None).map_err(here)?;
         counts.handles.push(handle);
         match stream.role {
-            Role::References => counts.properties.reference_block_bytes += handle.len,
+            BlockKind::References => counts.properties.reference_block_bytes += handle.len,
             _ => counts.properties.inline_block_bytes += handle.len,
         }
         cursor.seek_to_first().map_err(here)?;

@@ -1,9 +1,10 @@
 //! State of a cursor over one stream, if the caller performs its reads.
 //!
-//! A move that needs bytes from neither memory nor the cache records them as wanted ([`Fetched`])
-//! and stops: it *waits*, and its cursor is not valid. Once the bytes are delivered, the move
-//! continues from the block at which it stopped, so nothing is looked up or read twice. Delivered
-//! bytes are released when the block is loaded; a run of blocks is in the cursor's window by then.
+//! A move that needs bytes from neither memory nor the cache records them as wanted
+//! ([`FetchedBlocks`]) and stops: it *waits*, and its cursor is not valid. Once the bytes are
+//! delivered, the move continues from the block at which it stopped, so nothing is looked up or
+//! read twice. Delivered bytes are released when the block is loaded; a run of blocks is in the
+//! cursor's window by then.
 //!
 //! A long scan requests the run after the awaited one together with it (`readahead`), so that it
 //! stops half as often.
@@ -11,7 +12,7 @@
 //! Moves that wait go forward only: backward scans always run on a thread that may block.
 
 use crate::frame::BlockHandle;
-use crate::source::{Extent, Fetched};
+use crate::source::{Extent, FetchedBlocks};
 
 /// The step at which a move waits.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,7 @@ pub(crate) enum Go {
 /// Pending and delivered reads: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    pub(crate) fetched: Fetched,
+    pub(crate) fetched: FetchedBlocks,
     /// The step that waits.
     at: Option<Await>,
     /// Target of the seek in progress; `None`: the first entry, or there is no seek.

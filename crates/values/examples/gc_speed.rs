@@ -64,7 +64,7 @@ impl World {
     }
 }
 
-impl GcWorld for World {
+impl GcEnv for World {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         let mut tables = self.tables.lock().expect("one thread");
         if let Some((_, table)) = tables.iter().find(|(n, _)| *n == file.number) {

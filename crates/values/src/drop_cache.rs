@@ -40,7 +40,7 @@ const HOT_PERCENT_MAX: u64 = 90;
 
 /// Decision whether to split hot and cold values into two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parting {
+pub enum HotColdSplit {
     /// Split: each key decides.
     ByKey,
     /// Too few values are hot: all go to the cold file.
@@ -163,11 +163,11 @@ impl DropCache {
     }
 
     /// Returns whether the next flush should split hot and cold values, according to the last ones.
-    pub fn parting(&self) -> Parting {
+    pub fn parting(&self) -> HotColdSplit {
         match self.hot_percent() {
-            ..HOT_PERCENT_MIN => Parting::AllCold,
-            HOT_PERCENT_MIN..=HOT_PERCENT_MAX => Parting::ByKey,
-            _ => Parting::AllHot,
+            ..HOT_PERCENT_MIN => HotColdSplit::AllCold,
+            HOT_PERCENT_MIN..=HOT_PERCENT_MAX => HotColdSplit::ByKey,
+            _ => HotColdSplit::AllHot,
         }
     }
 

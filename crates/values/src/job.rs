@@ -58,7 +58,7 @@ use pipeline::Pipeline;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::source::read_now;
-use table::{Fetched, Ksst, Source, Vsst, VsstBuilder, Want};
+use table::{BlockRequest, FetchedBlocks, Ksst, Source, Vsst, VsstBuilder};
 use version::{FileMeta, Level, Version, VsstClass, VsstMeta};
 use window::{MergedKeys, Window};
 
@@ -77,7 +77,7 @@ const FILL_STEP: usize = 8 << 10;
 const SURVEY_STEP: usize = 512;
 
 /// Environment of a job, passed to it for one step.
-pub trait GcWorld {
+pub trait GcEnv {
     /// Returns the open table of `file`.
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;
     /// Returns the open vSST of `meta`.
@@ -91,7 +91,7 @@ pub trait GcWorld {
     }
     /// Reads the extents that lookups want (ascending, each once) in one batch if possible, and
     /// delivers them.
-    fn read_wanted(&self, fetched: &mut Fetched, wants: &[Want]) {
+    fn read_wanted(&self, fetched: &mut FetchedBlocks, wants: &[BlockRequest]) {
         for want in wants {
             let read = read_now(&want.file, want.extent);
             if read.is_ok() {
@@ -252,7 +252,7 @@ impl GcJob {
     ///
     /// # Panics
     /// If the job is already done.
-    pub fn step(&mut self, world: &mut dyn GcWorld) -> Result<GcStep> {
+    pub fn step(&mut self, world: &mut dyn GcEnv) -> Result<GcStep> {
         let state = std::mem::replace(&mut self.state, State::Done);
         let next = match state {
             State::New => self.begin(),
@@ -347,7 +347,7 @@ impl GcJob {
         Ok(Next::Go(State::Open))
     }
 
-    fn open(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
+    fn open(&mut self, world: &mut dyn GcEnv) -> Result<Next> {
         let Some(meta) = self.gc.inputs.get(self.inputs.len()) else {
             let queue = if self.options.pipelined { world.reads() } else { None };
             self.pipeline = Pipeline::new(&self.options, &self.inputs, queue);
@@ -366,7 +366,7 @@ impl GcJob {
 
     /// Starts the reads of the next batches, and does one thing meanwhile: alternately copies a
     /// batch that was read and judges. Waits for a batch only if nothing is left to judge.
-    fn run(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
+    fn run(&mut self, world: &mut dyn GcEnv) -> Result<Next> {
         self.pipeline.fill(&self.inputs)?;
         let is_judged = self.keys.is_done() && self.window.len() == 0;
         let is_turn = self.copied || !self.pipeline.has_landed();
@@ -389,7 +389,7 @@ impl GcJob {
         Ok(Next::Go(State::Run))
     }
 
-    fn judge(&mut self, mut lookup: Box<Lookup>, world: &mut dyn GcWorld) -> Result<Next> {
+    fn judge(&mut self, mut lookup: Box<Lookup>, world: &mut dyn GcEnv) -> Result<Next> {
         let context = LookupContext {
             names: &self.names,
             inputs: &self.inputs,
@@ -437,7 +437,7 @@ impl GcJob {
 
     /// Copies the records of one step from the next batch, and waits for its reads. Returns false
     /// if there is no batch.
-    fn copy(&mut self, world: &mut dyn GcWorld) -> Result<bool> {
+    fn copy(&mut self, world: &mut dyn GcEnv) -> Result<bool> {
         let Some(mut batch) = self.pipeline.next()? else { return Ok(false) };
         let alignment = self.alignment();
         let (mut bytes, mut copied) = (0, batch.copied);

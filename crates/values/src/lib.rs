@@ -33,8 +33,8 @@ pub mod pins;
 pub mod scale;
 pub mod series;
 
-pub use drop_cache::{DropCache, Parting};
-pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, LookupForecast, Measured};
+pub use drop_cache::{DropCache, HotColdSplit};
+pub use job::{GcEnv, GcJob, GcOutcome, GcStats, GcStep, LookupForecast, Measured};
 pub use ledger::{FileGarbage, Ledger};
 pub use meta::vsst_meta;
 pub use outputs::OutputVsst;

@@ -19,7 +19,7 @@
 //! builds compare them.
 
 use crate::meta::BlobId;
-use crate::uses::{Net, ReferenceChange, ReferenceTotals, decode_changes, encode_changes};
+use crate::uses::{ReferenceChange, ReferenceTotals, SumChange, decode_changes, encode_changes};
 use crate::version::Version;
 use base::Result;
 use base::codec::Reader;
@@ -40,7 +40,7 @@ struct Told {
     /// Changes, by ascending blob id.
     changes: Vec<ReferenceChange>,
     /// Sum over all blob ids.
-    net: Net,
+    net: SumChange,
     /// Encoded changes; `None`: they are encoded when they are written.
     encoded: Option<Vec<u8>>,
 }
@@ -54,7 +54,7 @@ struct Footing {
 
 impl ReferenceChanges {
     fn told(changes: Vec<ReferenceChange>, encoded: Option<Vec<u8>>) -> ReferenceChanges {
-        let net = changes.iter().fold(Net::default(), |sum, change| sum.plus(&Net::from(change)));
+        let net = changes.iter().fold(SumChange::default(), |sum, change| sum.plus(&SumChange::from(change)));
         ReferenceChanges { told: Arc::new(Told { changes, net, encoded }), footing: None }
     }
 
@@ -76,7 +76,7 @@ impl ReferenceChanges {
     }
 
     /// Returns the sum over all blob ids.
-    pub(crate) fn net(&self) -> &Net {
+    pub(crate) fn net(&self) -> &SumChange {
         &self.told.net
     }
 
@@ -89,7 +89,7 @@ impl ReferenceChanges {
         let mut names = Vec::new();
         let by_others = now.references.changes(&before.references);
         for (name, old, new) in by_others {
-            let [old, new] = [old, new].map(|totals| totals.map(Net::of_totals).unwrap_or_default());
+            let [old, new] = [old, new].map(|totals| totals.map(SumChange::of_totals).unwrap_or_default());
             let own = after.references.get(&name).copied().unwrap_or_default();
             let totals = new.minus(&old).applied(&own)?;
             if totals == ReferenceTotals::default() {

@@ -11,7 +11,7 @@
 use crate::changes::ReferenceChanges;
 use crate::manifest::Kv;
 use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
-use crate::uses::{Uses, reference_changes};
+use crate::uses::{TableReferences, reference_changes};
 use crate::version::{AliasTarget, Version};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key;
@@ -256,9 +256,9 @@ impl Record {
             let bare = f.uses.without_list();
             std::mem::replace(&mut f.uses, bare)
         };
-        let added: Vec<Uses> = added.iter_mut().map(bare).collect();
+        let added: Vec<TableReferences> = added.iter_mut().map(bare).collect();
         let removed: Vec<&[Dependency]> = removed.into_iter().collect();
-        let lists = || added.iter().filter_map(Uses::list);
+        let lists = || added.iter().filter_map(TableReferences::list);
         let is_empty = lists().chain(removed.iter().copied()).all(<[Dependency]>::is_empty);
         if is_empty {
             return None;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Statistics of a table: see the module. Two descriptions of one table are equal whatever their
 /// statistics.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct TableStats {
     /// Shared by all copies of the description, because the notes of a table from an earlier
     /// process are read later.
     notes: Arc<OnceLock<TableNotes>>,
@@ -29,23 +29,23 @@ pub struct Hides {
     pub record_bytes: u64,
 }
 
-impl PartialEq for Known {
-    fn eq(&self, _: &Known) -> bool {
+impl PartialEq for TableStats {
+    fn eq(&self, _: &TableStats) -> bool {
         true
     }
 }
 
-impl Eq for Known {}
+impl Eq for TableStats {}
 
-impl From<TableNotes> for Known {
-    fn from(notes: TableNotes) -> Known {
-        let known = Known::default();
+impl From<TableNotes> for TableStats {
+    fn from(notes: TableNotes) -> TableStats {
+        let known = TableStats::default();
         known.note(notes);
         known
     }
 }
 
-impl Known {
+impl TableStats {
     /// Returns the statistics of its entries, if they are known.
     pub fn notes(&self) -> Option<&TableNotes> {
         self.notes.get()
@@ -63,8 +63,8 @@ impl Known {
 
     /// Sets the estimate.
     #[must_use]
-    pub fn with_hides(self, hides: Option<Hides>) -> Known {
-        Known { hides, ..self }
+    pub fn with_hides(self, hides: Option<Hides>) -> TableStats {
+        TableStats { hides, ..self }
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     fn table_notes_are_published_atomically_and_never_change() {
         for seed in 0..200 {
             let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), move |env| {
-                let known = Known::default();
+                let known = TableStats::default();
                 let spawn = |name, work: Box<dyn FnOnce() + Send>| {
                     env.spawner.as_ref().unwrap().spawn(name, Priority::Foreground, work).unwrap()
                 };

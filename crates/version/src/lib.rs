@@ -33,14 +33,14 @@ pub mod witness;
 
 pub use changes::ReferenceChanges;
 pub use edit::{Edit, Record};
-pub use known::{Hides, Known};
+pub use known::{Hides, TableStats};
 pub use manifest::{Kv, Manifest, State, dump_manifest};
 pub use meta::{BlobId, Dependency, FamilyId, FileMeta, Heat, VsstClass, VsstMeta};
-pub use state::{FamilyState, KvState, Place};
+pub use state::{FamilyState, FileOwner, KvState};
 pub use store::manifest::{Commit, InitialState, LogGroupMeta, ManifestReport, Record as StoreRecord};
 pub use store::numbers::{NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX};
 pub use store::volumes::Volume;
 pub use store::{IdMap, names};
-pub use uses::{ReferenceChange, ReferenceSums, ReferenceTotals, UseSums, Uses};
+pub use uses::{ReferenceChange, ReferenceSums, ReferenceTotals, TableReferences, UseSums};
 pub use version::{AliasTarget, Level, LevelChanges, LevelSums, Version};
 pub use witness::{FamilyWitness, ManifestWitness, TableWitness, look_through};

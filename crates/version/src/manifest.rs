@@ -5,10 +5,10 @@
 //! that interface.
 
 use crate::edit::{Edit, Record};
-use crate::state::{KvState, Place};
+use crate::state::{FileOwner, KvState};
 use base::{Result, SeqNo};
 use store::manifest as history;
-use store::manifest::{Engine, EngineId, Engines, Ground, StateOf};
+use store::manifest::{Engine, EngineId, Engines, StateBuilder, StateOf};
 use store::names::FileKind;
 use store::volumes::Volume;
 
@@ -41,7 +41,7 @@ impl Engine for Kv {
         Edit::decode(bytes)
     }
 
-    fn apply(state: &KvState, edit: &Edit, ground: &mut Ground<'_>) -> Result<KvState> {
+    fn apply(state: &KvState, edit: &Edit, ground: &mut StateBuilder<'_>) -> Result<KvState> {
         state.apply(edit, ground)
     }
 
@@ -53,7 +53,7 @@ impl Engine for Kv {
         state.without_lists()
     }
 
-    fn verify(state: &KvState, _store: &history::State) -> Result<()> {
+    fn verify(state: &KvState, _store: &history::ManifestState) -> Result<()> {
         state.verify()
     }
 
@@ -70,11 +70,11 @@ impl Engine for Kv {
     }
 
     fn files(state: &KvState) -> Vec<(FileKind, Volume)> {
-        let of = |(number, place): (u64, Place)| match place {
-            Place::Table { .. } => state
+        let of = |(number, place): (u64, FileOwner)| match place {
+            FileOwner::Table { .. } => state
                 .table(number)
                 .map_or((FileKind::Ksst(number), Volume::DIRECTORY), |t| (t.kind(), t.volume)),
-            Place::Vsst { family } => {
+            FileOwner::Vsst { family } => {
                 let vssts = state.families.get(&family).map(|f| &f.version.vssts);
                 let meta = vssts.and_then(|vssts| vssts.get(&number));
                 meta.map_or((FileKind::Vsst(number), Volume::DIRECTORY), |v| (v.kind(), v.volume))

@@ -5,8 +5,8 @@
 //! file number or sequence out of range, keys without a trailer or out of order, an empty sequence
 //! range.
 
-use crate::known::Known;
-use crate::uses::Uses;
+use crate::known::TableStats;
+use crate::uses::TableReferences;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key::{self, TRAILER_LEN};
 use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
@@ -59,9 +59,9 @@ pub struct FileMeta {
     /// punching).
     pub shared: bool,
     /// References of the table.
-    pub uses: Uses,
+    pub uses: TableReferences,
     /// Statistics of its entries that the manifest does not hold.
-    pub known: Known,
+    pub known: TableStats,
     /// Shared by all copies of this description, in memory only. An edit that moves or marks a file
     /// copies its description, and readers of older versions hold the older copy. The file is in
     /// use while any copy exists.
@@ -75,7 +75,7 @@ const SENTINEL_TRAILER: u64 = u64::MAX;
 impl FileMeta {
     /// Returns the kind of the file, which includes its tier.
     pub fn kind(&self) -> FileKind {
-        FileKind::of_table(self.number, self.volume == Volume::SPEED)
+        FileKind::of_table(self.number, self.volume == Volume::FAST)
     }
 
     /// Returns the bytes that the tree would hold for this file if no value were separated and
@@ -171,7 +171,7 @@ impl FileMeta {
             put_varint(out, seq);
         }
         match self.uses.list() {
-            Some(list) => Uses::encode_list(list, out),
+            Some(list) => TableReferences::encode_list(list, out),
             None => self.uses.encode_sums(out),
         }
     }
@@ -199,7 +199,8 @@ impl FileMeta {
         if flags & 2 != 0 {
             meta.global_seq = Some(r.varint()?);
         }
-        meta.uses = if has_list { Uses::decode_list(r)? } else { Uses::decode_sums(r)? };
+        meta.uses =
+            if has_list { TableReferences::decode_list(r)? } else { TableReferences::decode_sums(r)? };
         meta.validate().map_err(damaged)?;
         Ok(meta)
     }
@@ -289,7 +290,7 @@ impl VsstMeta {
 
     /// Returns true if the file is on the fast tier.
     pub fn is_on_speed_disk(&self) -> bool {
-        self.volume == Volume::SPEED
+        self.volume == Volume::FAST
     }
 
     /// Returns the kind of the file, which includes its tier. Segments are always in the directory:

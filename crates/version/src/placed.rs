@@ -30,7 +30,7 @@ impl Placed {
     pub(crate) fn of(file: &FileMeta) -> Placed {
         let mut quarters = [[0; 2]; QUARTERS];
         let quarter = spread(file.number) as usize * QUARTERS / PLACES as usize;
-        quarters[quarter][usize::from(file.volume == Volume::SPEED)] = 1;
+        quarters[quarter][usize::from(file.volume == Volume::FAST)] = 1;
         Placed { quarters }
     }
 
@@ -73,7 +73,7 @@ mod tests {
     use std::sync::Arc;
 
     fn table(number: u64, on_speed: bool) -> Arc<FileMeta> {
-        let volume = if on_speed { Volume::SPEED } else { Volume::DIRECTORY };
+        let volume = if on_speed { Volume::FAST } else { Volume::DIRECTORY };
         let smallest = key::encode(format!("{number:06}").as_bytes(), 9, ValueKind::Value);
         Arc::new(FileMeta { number, volume, smallest, ..FileMeta::default() })
     }
@@ -84,7 +84,7 @@ mod tests {
         let level = Level::from(files.clone());
         for places in (0..=PLACES).step_by(50) {
             let belongs = |file: &&Arc<FileMeta>| spread(file.number) < places;
-            let on_speed = |file: &&Arc<FileMeta>| file.volume == Volume::SPEED;
+            let on_speed = |file: &&Arc<FileMeta>| file.volume == Volume::FAST;
             let up = files.iter().filter(|f| belongs(f) && !on_speed(f)).count() as u128;
             let down = files.iter().filter(|f| !belongs(f) && on_speed(f)).count() as u128;
             let Misplaced { to_go_up, to_go_down } = level.sums().placed.misplaced(places);
@@ -102,8 +102,7 @@ mod tests {
         let (first, rest) = all.split_at(200);
         // Some tables are removed, some are added, and some return on the other tier.
         let (gone, moved) = (&first[10..60], &first[100..150]);
-        let back: Vec<_> =
-            moved.iter().map(|file| table(file.number, file.volume != Volume::SPEED)).collect();
+        let back: Vec<_> = moved.iter().map(|file| table(file.number, file.volume != Volume::FAST)).collect();
         let (removed, added) = ([gone, moved].concat(), [rest, &back].concat());
         let edited = Level::from(first.to_vec()).edited(&removed, &added);
         let anew = Level::from(edited.to_vec());

@@ -20,14 +20,14 @@
 
 use crate::edit::{Edit, Record};
 use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
-use crate::uses::{Net, ReferenceChange};
+use crate::uses::{ReferenceChange, SumChange};
 use crate::version::{Level, Version};
 use base::{Error, Result, SeqNo};
 use derived::Directory;
 use std::fmt;
 use std::sync::Arc;
 use store::IdMap;
-use store::manifest::Ground;
+use store::manifest::StateBuilder;
 use store::volumes::Volume;
 
 mod apply;
@@ -49,7 +49,7 @@ pub struct FamilyState {
 
 /// Use of a file number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FileOwner {
     /// A table.
     Table {
         /// Family of the table.
@@ -64,11 +64,11 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Table { family, level } => write!(f, "a table at level {level} of family {family}"),
-            Place::Vsst { family } => write!(f, "a vSST of family {family}"),
+            FileOwner::Table { family, level } => write!(f, "a table at level {level} of family {family}"),
+            FileOwner::Vsst { family } => write!(f, "a vSST of family {family}"),
         }
     }
 }
@@ -88,7 +88,7 @@ pub struct KvState {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Slot {
-    place: Place,
+    place: FileOwner,
     table: Option<Arc<FileMeta>>,
 }
 
@@ -98,7 +98,7 @@ impl KvState {
     ///
     /// # Errors
     /// `InvalidArgument` if the edit contradicts the state (see the module's documentation).
-    pub fn apply(&self, edit: &Edit, ground: &mut Ground<'_>) -> Result<KvState> {
+    pub fn apply(&self, edit: &Edit, ground: &mut StateBuilder<'_>) -> Result<KvState> {
         apply::apply(self, edit, ground)
     }
 
@@ -157,7 +157,7 @@ impl KvState {
                 };
                 *files = Level::from(files.iter().map(bare).collect::<Vec<_>>());
                 for file in files.iter() {
-                    let place = Place::Table { family: id, level };
+                    let place = FileOwner::Table { family: id, level };
                     state.index.insert(file.number, Slot { place, table: Some(file.clone()) });
                 }
             }
@@ -205,7 +205,7 @@ impl KvState {
     }
 
     /// Returns the place of a live file; `None` if it is not a live table or vSST.
-    pub fn place_of(&self, number: u64) -> Option<Place> {
+    pub fn place_of(&self, number: u64) -> Option<FileOwner> {
         self.index.get(&number).map(|slot| slot.place)
     }
 
@@ -215,7 +215,7 @@ impl KvState {
     }
 
     /// Returns every live table and vSST with its place, ascending.
-    pub fn files(&self) -> impl Iterator<Item = (u64, Place)> + '_ {
+    pub fn files(&self) -> impl Iterator<Item = (u64, FileOwner)> + '_ {
         self.index.iter().map(|(number, slot)| (number, slot.place))
     }
 
@@ -252,10 +252,11 @@ fn beyond_lists(version: &Version) -> Vec<ReferenceChange> {
     if files().all(|f| f.uses.list().is_some()) {
         return Vec::new();
     }
-    let all = version.references.iter().map(|(name, totals)| (name, Net::of_totals(totals)));
+    let all = version.references.iter().map(|(name, totals)| (name, SumChange::of_totals(totals)));
     let listed = files().flat_map(|f| f.uses.list().unwrap_or_default());
-    let nets: Vec<(BlobId, Net)> = all.chain(listed.map(|d| (d.blob_id, Net::of(d, -1)))).collect();
-    Net::by_name(nets).iter().map(|&(blob_id, net)| net.of_name(blob_id)).collect()
+    let nets: Vec<(BlobId, SumChange)> =
+        all.chain(listed.map(|d| (d.blob_id, SumChange::of(d, -1)))).collect();
+    SumChange::by_name(nets).iter().map(|&(blob_id, net)| net.of_name(blob_id)).collect()
 }
 
 #[cfg(test)]

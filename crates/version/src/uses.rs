@@ -59,25 +59,25 @@ pub struct ReferenceTotals {
 
 /// References of a table. Two are equal if their sums are; the dependency list does not count.
 #[derive(Clone, Debug)]
-pub struct Uses {
+pub struct TableReferences {
     sums: UseSums,
     /// Dependency list, by ascending blob id. `None`: only the table has it.
     list: Option<Arc<[Dependency]>>,
 }
 
-impl Default for Uses {
+impl Default for TableReferences {
     fn default() -> Self {
-        Uses { sums: UseSums::default(), list: Some(Arc::default()) }
+        TableReferences { sums: UseSums::default(), list: Some(Arc::default()) }
     }
 }
 
-impl PartialEq for Uses {
+impl PartialEq for TableReferences {
     fn eq(&self, other: &Self) -> bool {
         self.sums == other.sums
     }
 }
 
-impl Eq for Uses {}
+impl Eq for TableReferences {}
 
 impl UseSums {
     /// Returns the sums of a list, which must ascend by blob id.
@@ -94,19 +94,19 @@ impl UseSums {
     }
 }
 
-impl From<Vec<Dependency>> for Uses {
+impl From<Vec<Dependency>> for TableReferences {
     fn from(list: Vec<Dependency>) -> Self {
-        Uses { sums: UseSums::of(&list), list: Some(list.into()) }
+        TableReferences { sums: UseSums::of(&list), list: Some(list.into()) }
     }
 }
 
-impl FromIterator<Dependency> for Uses {
+impl FromIterator<Dependency> for TableReferences {
     fn from_iter<I: IntoIterator<Item = Dependency>>(list: I) -> Self {
-        Uses::from(list.into_iter().collect::<Vec<_>>())
+        TableReferences::from(list.into_iter().collect::<Vec<_>>())
     }
 }
 
-impl Uses {
+impl TableReferences {
     /// Returns the sums.
     pub fn sums(&self) -> &UseSums {
         &self.sums
@@ -124,9 +124,9 @@ impl Uses {
 
     /// Returns a copy without the list, unless the list is empty.
     #[must_use]
-    pub fn without_list(&self) -> Uses {
+    pub fn without_list(&self) -> TableReferences {
         let list = self.list.clone().filter(|list| list.is_empty());
-        Uses { sums: self.sums, list }
+        TableReferences { sums: self.sums, list }
     }
 
     /// Returns false only if no reference is under this blob id. Without a list that is known of
@@ -167,8 +167,8 @@ impl Uses {
         }
     }
 
-    /// Decodes the output of [`Uses::encode_list`].
-    pub(crate) fn decode_list(r: &mut Reader<'_>) -> Result<Uses> {
+    /// Decodes the output of [`TableReferences::encode_list`].
+    pub(crate) fn decode_list(r: &mut Reader<'_>) -> Result<TableReferences> {
         // Every dependency takes at least four bytes, so the count is checked before it sizes an
         // allocation.
         let count = r.length(r.rest().len() / 4)?;
@@ -194,12 +194,15 @@ impl Uses {
         }
     }
 
-    /// Decodes the output of [`Uses::encode_sums`].
-    pub(crate) fn decode_sums(r: &mut Reader<'_>) -> Result<Uses> {
+    /// Decodes the output of [`TableReferences::encode_sums`].
+    pub(crate) fn decode_sums(r: &mut Reader<'_>) -> Result<TableReferences> {
         let (names, references, raw_bytes) = (r.varint()?, r.varint()?, r.varint()?);
         let (stored_bytes, first, span) = (r.varint()?, r.varint()?, r.varint()?);
         let last = first.saturating_add(span);
-        Ok(Uses { sums: UseSums { names, references, raw_bytes, stored_bytes, first, last }, list: None })
+        Ok(TableReferences {
+            sums: UseSums { names, references, raw_bytes, stored_bytes, first, last },
+            list: None,
+        })
     }
 }
 
@@ -227,7 +230,7 @@ pub fn reference_changes<'l>(
     let mut sums = ReferenceSums::default();
     added.into_iter().for_each(|list| sums.count(list, 1));
     removed.into_iter().for_each(|list| sums.count(list, -1));
-    let nets = sums.sums.into_iter().filter(|(_, net)| *net != Net::default());
+    let nets = sums.sums.into_iter().filter(|(_, net)| *net != SumChange::default());
     let mut changes: Vec<ReferenceChange> = nets.map(|(name, net)| net.of_name(name)).collect();
     changes.sort_unstable_by_key(|change| change.blob_id);
     changes
@@ -235,24 +238,24 @@ pub fn reference_changes<'l>(
 
 /// A change of sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Net {
+pub(crate) struct SumChange {
     tables: i64,
     count: i128,
     raw_bytes: i128,
     stored_bytes: i128,
 }
 
-impl Net {
-    pub(crate) fn of(d: &Dependency, sign: i64) -> Net {
+impl SumChange {
+    pub(crate) fn of(d: &Dependency, sign: i64) -> SumChange {
         let signed = |n: u64| i128::from(n) * i128::from(sign);
         let (count, raw_bytes, stored_bytes) = (signed(d.count), signed(d.raw_bytes), signed(d.stored_bytes));
-        Net { tables: sign, count, raw_bytes, stored_bytes }
+        SumChange { tables: sign, count, raw_bytes, stored_bytes }
     }
 
     /// Returns the sum over all blob ids of a table.
-    pub(crate) fn of_table(sums: &UseSums, sign: i64) -> Net {
+    pub(crate) fn of_table(sums: &UseSums, sign: i64) -> SumChange {
         let signed = |n: u64| i128::from(n) * i128::from(sign);
-        Net {
+        SumChange {
             tables: i64::try_from(sums.names).unwrap_or(i64::MAX).saturating_mul(sign),
             count: signed(sums.references),
             raw_bytes: signed(sums.raw_bytes),
@@ -261,8 +264,8 @@ impl Net {
     }
 
     /// Returns the sum over all tables under one blob id.
-    pub(crate) fn of_totals(totals: &ReferenceTotals) -> Net {
-        Net {
+    pub(crate) fn of_totals(totals: &ReferenceTotals) -> SumChange {
+        SumChange {
             tables: i64::try_from(totals.tables).unwrap_or(i64::MAX),
             count: totals.count.into(),
             raw_bytes: totals.raw_bytes.into(),
@@ -270,8 +273,8 @@ impl Net {
         }
     }
 
-    pub(crate) fn plus(self, other: &Net) -> Net {
-        Net {
+    pub(crate) fn plus(self, other: &SumChange) -> SumChange {
+        SumChange {
             tables: self.tables.saturating_add(other.tables),
             count: self.count + other.count,
             raw_bytes: self.raw_bytes + other.raw_bytes,
@@ -279,8 +282,8 @@ impl Net {
         }
     }
 
-    pub(crate) fn minus(self, other: &Net) -> Net {
-        Net {
+    pub(crate) fn minus(self, other: &SumChange) -> SumChange {
+        SumChange {
             tables: self.tables.saturating_sub(other.tables),
             count: self.count - other.count,
             raw_bytes: self.raw_bytes - other.raw_bytes,
@@ -289,19 +292,19 @@ impl Net {
     }
 
     /// Returns true if no part exceeds that of `all`.
-    pub(crate) fn is_within(&self, all: &Net) -> bool {
+    pub(crate) fn is_within(&self, all: &SumChange) -> bool {
         let (tables, count) = (self.tables <= all.tables, self.count <= all.count);
         tables && count && self.raw_bytes <= all.raw_bytes && self.stored_bytes <= all.stored_bytes
     }
 
     /// Sums up the nets of each blob id, ascending, without zero ones. A compaction restores most
     /// of the references that it removes, and unchanged sums need not be looked up.
-    pub(crate) fn by_name(mut nets: Vec<(BlobId, Net)>) -> Vec<(BlobId, Net)> {
+    pub(crate) fn by_name(mut nets: Vec<(BlobId, SumChange)>) -> Vec<(BlobId, SumChange)> {
         // The input consists of ascending lists, which the sort merges.
         nets.sort_by_key(|(name, _)| *name);
-        let sum = |same: &[(BlobId, Net)]| {
-            let net = same.iter().fold(Net::default(), |sum, (_, net)| sum.plus(net));
-            same.first().map(|(name, _)| (*name, net)).filter(|_| net != Net::default())
+        let sum = |same: &[(BlobId, SumChange)]| {
+            let net = same.iter().fold(SumChange::default(), |sum, (_, net)| sum.plus(net));
+            same.first().map(|(name, _)| (*name, net)).filter(|_| net != SumChange::default())
         };
         nets.chunk_by(|a, b| a.0 == b.0).filter_map(sum).collect()
     }
@@ -330,9 +333,9 @@ impl Net {
     }
 }
 
-impl From<&ReferenceChange> for Net {
+impl From<&ReferenceChange> for SumChange {
     fn from(change: &ReferenceChange) -> Self {
-        Net {
+        SumChange {
             tables: change.tables,
             count: change.count.into(),
             raw_bytes: change.raw_bytes.into(),
@@ -345,7 +348,7 @@ impl From<&ReferenceChange> for Net {
 /// stored sums.
 #[derive(Debug, Default)]
 pub struct ReferenceSums {
-    sums: HashMap<BlobId, Net>,
+    sums: HashMap<BlobId, SumChange>,
 }
 
 impl ReferenceSums {
@@ -357,15 +360,15 @@ impl ReferenceSums {
     fn count(&mut self, list: &[Dependency], sign: i64) {
         for d in list {
             let sum = self.sums.entry(d.blob_id).or_default();
-            *sum = sum.plus(&Net::of(d, sign));
+            *sum = sum.plus(&SumChange::of(d, sign));
         }
     }
 
     /// Returns the smallest blob id under which `kept` differs. `is_whole`: no table is missing;
     /// otherwise `kept` may have more.
     pub fn difference(&self, kept: &IdMap<BlobId, ReferenceTotals>, is_whole: bool) -> Option<BlobId> {
-        let stated = |name: &BlobId| kept.get(name).map(Net::of_totals).unwrap_or_default();
-        let differs = |(name, found): &(&BlobId, &Net)| match is_whole {
+        let stated = |name: &BlobId| kept.get(name).map(SumChange::of_totals).unwrap_or_default();
+        let differs = |(name, found): &(&BlobId, &SumChange)| match is_whole {
             true => **found != stated(name),
             false => !found.is_within(&stated(name)),
         };

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use store::manifest as history;
-use store::manifest::{EngineId, Engines, Seen};
+use store::manifest::{EngineId, Engines, ManifestFinding};
 
 /// Evidence from the manifests of a directory.
 #[derive(Debug, Default)]
@@ -66,9 +66,9 @@ pub enum TableWitness {
 pub fn look_through(env: &Env, dir: &Path) -> Result<ManifestWitness> {
     let (mut all, mut newest) = (ManifestWitness::default(), ManifestWitness::default());
     let found = history::look_through(env, dir, &Engines::of::<Kv>(), |seen| match seen {
-        Seen::Manifest => all.merge(std::mem::take(&mut newest)),
-        Seen::Step(EngineId::NATIVE, step) => newest.take_step(step),
-        Seen::Step(..) => {}
+        ManifestFinding::Manifest => all.merge(std::mem::take(&mut newest)),
+        ManifestFinding::Step(EngineId::NATIVE, step) => newest.take_step(step),
+        ManifestFinding::Step(..) => {}
     })?;
     all.merge(newest);
     let state = found.state.map(|state| State::of(Arc::new(state))).transpose()?;

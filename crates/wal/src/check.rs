@@ -24,7 +24,7 @@
 use crate::history::PriorGroup;
 use crate::lane::Lane;
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
-use crate::place::Place;
+use crate::place::LogAddress;
 use crate::recover::Assembly;
 use crate::recover::LoggedBatch;
 use crate::staging::Staging;
@@ -273,7 +273,7 @@ impl LogCheck {
             if !begins && !self.assembly.has_begun() {
                 continue;
             }
-            let at = Place::of_page(ltn, offset);
+            let at = LogAddress::of_page(ltn, offset);
             if let Some(whole) = self.assembly.add(&fragment, at)? {
                 found.batches += 1;
                 on_batch(&whole.batch(&fragment));

@@ -33,9 +33,9 @@
 //! their file that began after they were written. The first failure is kept for good. Nothing is
 //! acknowledged after it, nor after a failure of the domain ([`Domain`]).
 
-mod company;
-mod flights;
-mod width;
+mod commit_group;
+mod logger_concurrency;
+mod rounds_in_flight;
 
 use crate::domain::Domain;
 use base::completion::Completer;
@@ -44,12 +44,12 @@ use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::model::{self, Condvar, Mutex, MutexGuard};
 use base::sync::rank;
 use base::{Error, ErrorKind, Result};
-use company::{Comer, Company, Plan};
-pub use flights::Loggers;
-use flights::{FLIGHTS_MAX, Flights, Whose};
+use commit_group::{CommitGroup, Plan, Waiter};
+pub(crate) use logger_concurrency::LoggerTrials;
+pub use rounds_in_flight::Loggers;
+use rounds_in_flight::{FLIGHTS_MAX, RoundsInFlight, Whose};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-pub(crate) use width::WidthTold;
 
 /// Rounds that threads may wait for: those in flight, and the next one.
 const SIDES: usize = FLIGHTS_MAX + 1;
@@ -85,20 +85,20 @@ impl Frontier {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CommitState {
     busy: bool,
     /// Number of times that the token was taken.
     round: u64,
     /// End of the pages that the present round makes durable.
     covers: u64,
     /// The rounds in flight without the token.
-    flights: Flights,
+    flights: RoundsInFlight,
     /// Threads that wait for a round to make their page durable, by the number of the round modulo
     /// `SIDES`.
     sides: [Side; SIDES],
     /// The present round was begun for a sync.
     is_sync: bool,
-    company: Company,
+    company: CommitGroup,
     /// Threads that wait for the token itself.
     queued: usize,
     /// Asynchronous waiters, by page.
@@ -139,7 +139,7 @@ impl Side {
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
     /// Holder of the token, waiters, first failure.
-    state: Mutex<State, rank::LogCommit>,
+    state: Mutex<CommitState, rank::LogCommit>,
     rounds: [Condvar; SIDES],
     freed: Condvar,
     /// Set once there is a failure: changed under `state`, read without it.
@@ -168,7 +168,7 @@ impl Commit {
     /// Sets how many rounds may be in flight at once.
     pub fn with_flights(self, loggers: Loggers) -> Self {
         let mut state = self.lock();
-        state.flights = Flights::of_loggers(loggers);
+        state.flights = RoundsInFlight::of_loggers(loggers);
         drop(state);
         self
     }
@@ -183,7 +183,7 @@ impl Commit {
         self.domain.get().map_or(Ok(()), |domain| domain.check())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CommitState> {
         model::lock(&self.state)
     }
 
@@ -224,7 +224,7 @@ impl Commit {
         self.wanted_in(&self.lock())
     }
 
-    fn wanted_in(&self, state: &State) -> Option<u64> {
+    fn wanted_in(&self, state: &CommitState) -> Option<u64> {
         let last = state.wanted.last_key_value().map(|(lpn, _)| *lpn);
         last.filter(|lpn| *lpn >= self.frontier.durable_end())
     }
@@ -243,7 +243,7 @@ impl Commit {
     }
 
     /// Keeps the first failure for good.
-    fn keep(&self, state: &mut State, failure: Option<Error>) {
+    fn keep(&self, state: &mut CommitState, failure: Option<Error>) {
         if let Some(error) = failure {
             self.failed.store(true, Ordering::Relaxed);
             let first = state.failure.get_or_insert(error);
@@ -270,7 +270,7 @@ impl Commit {
         }
         let turn = rank::turn::<rank::LogToken>();
         let mut state = self.lock();
-        let mut comer = Comer::default();
+        let mut comer = Waiter::default();
         loop {
             if self.frontier.durable_end() > lpn {
                 return Ok(Turn::Durable);
@@ -294,7 +294,7 @@ impl Commit {
     }
 
     /// Returns how many rounds may be in flight now, and the trials that found this number.
-    pub fn width(&self) -> (usize, WidthTold) {
+    pub fn width(&self) -> (usize, LoggerTrials) {
         let state = self.lock();
         (state.flights.at_once(), state.flights.told())
     }
@@ -309,9 +309,9 @@ impl Commit {
     fn watch<'a>(
         &'a self,
         side: usize,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, CommitState>,
         patience_ns: u64,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, CommitState> {
         let (missing, round) = (state.company.missing(), state.round);
         // A model has no time: the timeout always expires, however much other threads did
         // meanwhile.
@@ -354,7 +354,7 @@ impl Commit {
         }
     }
 
-    fn begin(&self, turn: rank::Turn, state: &mut State, covers: u64) -> Token<'_> {
+    fn begin(&self, turn: rank::Turn, state: &mut CommitState, covers: u64) -> Token<'_> {
         assert!(!state.busy && state.failure.is_none(), "one writer at a time, none after a failure");
         state.busy = true;
         state.round += 1;
@@ -367,7 +367,7 @@ impl Commit {
 
     /// Removes the asynchronous waiters that are satisfied or failed. The caller resolves them
     /// without the lock.
-    fn answered(&self, state: &mut State) -> Answered {
+    fn answered(&self, state: &mut CommitState) -> Answered {
         if state.wanted.is_empty() {
             return Answered::default();
         }
@@ -428,10 +428,10 @@ fn side_of(round: u64) -> usize {
     (round % SIDES as u64) as usize
 }
 
-impl State {
+impl CommitState {
     /// Counts a thread that asks for a page. Returns the round that makes it durable, and the
     /// action of the thread.
-    fn comes(&mut self, comer: &mut Comer, lpn: u64) -> (u64, Plan) {
+    fn comes(&mut self, comer: &mut Waiter, lpn: u64) -> (u64, Plan) {
         let is_present = self.busy && self.covers > lpn;
         let (round, whose) = match self.flights.of(lpn) {
             Some(round) => (round, Whose::InFlight),

@@ -22,9 +22,9 @@ pub struct WalStats {
     /// Durable writes.
     pub durable_writes: u64,
     /// Durable writes without a waiter: for old buffered records, and for the release of groups.
-    pub unasked_writes: u64,
+    pub durable_writes_without_waiter: u64,
     /// Durable writes that began while others were in flight.
-    pub beside_writes: u64,
+    pub concurrent_durable_writes: u64,
     /// Durable writes that may be in flight at once now.
     pub writes_at_once: u64,
     /// Trials of another number of concurrent writes ([`crate::Loggers::AUTO`]).
@@ -51,8 +51,8 @@ pub(crate) struct Counters {
     pub written_bytes: AtomicU64,
     pub skipped_bytes: AtomicU64,
     pub durable_writes: AtomicU64,
-    pub unasked_writes: AtomicU64,
-    pub beside_writes: AtomicU64,
+    pub durable_writes_without_waiter: AtomicU64,
+    pub concurrent_durable_writes: AtomicU64,
     /// Total nanoseconds of durable writes.
     pub durable_ns: AtomicU64,
     pub writes: AtomicU64,
@@ -132,8 +132,8 @@ impl Counters {
             written_bytes: load(&self.written_bytes),
             skipped_bytes: load(&self.skipped_bytes),
             durable_writes: load(&self.durable_writes),
-            unasked_writes: load(&self.unasked_writes),
-            beside_writes: load(&self.beside_writes),
+            durable_writes_without_waiter: load(&self.durable_writes_without_waiter),
+            concurrent_durable_writes: load(&self.concurrent_durable_writes),
             writes: load(&self.writes),
             syncs: load(&self.syncs),
             inline_write_outs: load(&self.inline_write_outs),

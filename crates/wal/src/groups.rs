@@ -8,7 +8,7 @@
 use crate::history::{Chain, History, PriorGroup};
 use crate::lane::Lane;
 use crate::page::{HEADER_LEN, Owner, Shape};
-use crate::place::Place;
+use crate::place::LogAddress;
 use crate::tenant::{Spans, TenantId};
 use base::{Error, Result, SeqNo, Uid};
 use io::{BLOCK_LEN_MIN, InPlaceFile, PAGE};
@@ -61,9 +61,9 @@ pub(crate) struct ActiveGroup {
 
 impl ActiveGroup {
     /// Returns the place of a byte of a page of the group.
-    pub fn place(&self, lpn: u64, pos: usize) -> Place {
+    pub fn place(&self, lpn: u64, pos: usize) -> LogAddress {
         let offset = (lpn - self.first_lpn) * self.shape.unit() as u64;
-        Place::of_page(self.prepared.ltn, offset).in_page(pos)
+        LogAddress::of_page(self.prepared.ltn, offset).in_page(pos)
     }
 
     fn new(prepared: PreparedGroup, store: Uid, lane: Lane, first_lpn: u64, prev: Chain) -> Self {

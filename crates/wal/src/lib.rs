@@ -72,11 +72,11 @@ pub use groups::PreparedGroup;
 pub use history::{Chain, History, LogBegin, PriorGroup};
 pub use lane::Lane;
 pub use page::{group_len_needed, group_of};
-pub use place::{LogPlace, Place, ReadGroup};
+pub use place::{LogAddress, LogFilePosition, ReadGroup};
 pub use recover::{
     LaneRead, LogGroup, LoggedBatch, OnBatch, ReadPoint, RecoveryMode, RecoveryReport, StagedPages,
     read_lane, read_on, recover, recover_lane, recover_staged, recover_up_to_damage,
 };
 pub use staging::{STAGING_NAME, Staging, newest_staged_group};
 pub use tenant::{OnReplay, Span, Spans, TenantId, only};
-pub use wal::{Content, Deferred, Overtaken, Position, Syncer, Wal, WalOptions};
+pub use wal::{Content, DeferredWriter, Position, Syncer, UnrecordedBegin, Wal, WalOptions};

@@ -2,8 +2,8 @@
 //!
 //! A batch fills every page but its last, all 4 KB of it, so the place of each byte follows from
 //! the place of the first. The batch continues to the end of that page, and then, page by page,
-//! behind the headers of page and fragment ([`Place::at`]). Only its last page may be shorter. A
-//! record inside a batch is read with one device read of the pages that it touches.
+//! behind the headers of page and fragment ([`LogAddress::at`]). Only its last page may be shorter.
+//! A record inside a batch is read with one device read of the pages that it touches.
 //!
 //! Every page is checked as it is read. Its checksum holds only under the identities of the store
 //! and of the group, and its number and lane must belong to that place. So data written over the
@@ -19,7 +19,7 @@ use io::{AlignedBuf, BLOCK_LEN_MIN, InPlaceFile, PAGE};
 
 /// A position in the files of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogPlace {
+pub struct LogFilePosition {
     /// The file.
     pub path: std::path::PathBuf,
     /// Bytes from its beginning.
@@ -33,7 +33,7 @@ const NEXT_AT: usize = HEADER_LEN + NEXT_FRAGMENT_HEADER_LEN;
 
 /// The place of a byte of a batch in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct LogAddress {
     /// The number of the group.
     pub ltn: u64,
     /// The beginning of its page, in blocks of [`BLOCK_LEN_MIN`] bytes from the beginning of the
@@ -43,15 +43,15 @@ pub struct Place {
     pub pos: u16,
 }
 
-impl Place {
+impl LogAddress {
     /// Returns the place of the page at `offset` of the file of a group.
-    pub(crate) fn of_page(ltn: u64, offset: u64) -> Place {
-        Place { ltn, block: (offset / BLOCK_LEN_MIN as u64) as u32, pos: 0 }
+    pub(crate) fn of_page(ltn: u64, offset: u64) -> LogAddress {
+        LogAddress { ltn, block: (offset / BLOCK_LEN_MIN as u64) as u32, pos: 0 }
     }
 
     /// Returns the place of a byte of the same page.
-    pub(crate) fn in_page(self, pos: usize) -> Place {
-        Place { pos: pos as u16, ..self }
+    pub(crate) fn in_page(self, pos: usize) -> LogAddress {
+        LogAddress { pos: pos as u16, ..self }
     }
 
     /// Returns the offset of its page in the file of the group.
@@ -61,7 +61,7 @@ impl Place {
 
     /// Returns the place of the byte `offset` behind this one, in the same batch. The result is
     /// meaningless behind the end of the batch.
-    pub fn at(self, offset: usize) -> Place {
+    pub fn at(self, offset: usize) -> LogAddress {
         let pos = usize::from(self.pos);
         let here = PAGE.saturating_sub(pos);
         if offset < here {
@@ -70,7 +70,8 @@ impl Place {
         let (behind, room) = (offset - here, PAGE - NEXT_AT);
         let pages = 1 + (behind / room) as u64;
         let block = u64::from(self.block).saturating_add(pages.saturating_mul(PAGE_BLOCKS));
-        Place { block: u32::try_from(block).unwrap_or(u32::MAX), ..self }.in_page(NEXT_AT + behind % room)
+        LogAddress { block: u32::try_from(block).unwrap_or(u32::MAX), ..self }
+            .in_page(NEXT_AT + behind % room)
     }
 
     /// Returns how many pages the `len` bytes from here on touch.
@@ -113,7 +114,7 @@ impl ReadGroup<'_> {
     /// # Errors
     /// `Corruption` with file and offset if one of these pages is not the expected one; those of
     /// reading the file. Then nothing is appended.
-    pub fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub fn read(&self, place: LogAddress, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let offset = place.offset();
         let here = |e: Error, at: u64| e.at_file(self.file.path()).at_offset(at);
         // The last page may be shorter, and the file may end with it.
@@ -136,7 +137,7 @@ impl ReadGroup<'_> {
     }
 
     /// As [`ReadGroup::read`], from the bytes of the file up to `end`.
-    fn read_to(&self, place: Place, len: usize, end: u64, out: &mut Vec<u8>) -> Result<()> {
+    fn read_to(&self, place: LogAddress, len: usize, end: u64, out: &mut Vec<u8>) -> Result<()> {
         let offset = place.offset();
         let here = |e: Error, at: u64| e.at_file(self.file.path()).at_offset(at);
         let (buf, skipped) = self.read_blocks(offset, end).map_err(|e| here(e, offset))?;

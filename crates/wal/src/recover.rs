@@ -26,7 +26,7 @@ pub use read_only::{LaneRead, StagedPages, read_lane};
 use crate::history::{Chain, History, LogBegin, PriorGroup};
 use crate::lane::Lane;
 use crate::page::{self, Fragments, Owner, PageHeader, Unknown, Verdict};
-use crate::place::Place;
+use crate::place::LogAddress;
 use crate::staging::STAGING_NAME;
 use crate::staging::Staging;
 use crate::tenant::{OnReplay, Spans, TenantId};
@@ -104,7 +104,7 @@ pub struct LoggedBatch<'a> {
     /// Its highest sequence.
     pub last_seq: SeqNo,
     /// Place of its first byte.
-    pub place: Place,
+    pub place: LogAddress,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
@@ -527,7 +527,7 @@ impl<'a> Scan<'a> {
             accepted.used = used.len() as u16;
         }
         for fragment in Fragments::new(used, header.owner, header.lpn) {
-            let at = Place::of_page(group.ltn, offset);
+            let at = LogAddress::of_page(group.ltn, offset);
             let Some(whole) = self.assembly.add(&fragment, at).map_err(here)? else { continue };
             let batch = whole.batch(&fragment);
             let LoggedBatch { tenant, first_seq, last_seq, .. } = batch;

@@ -33,7 +33,7 @@ mod end;
 use crate::history::LogBegin;
 use crate::lane::Lane;
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
-use crate::place::{LogPlace, Place};
+use crate::place::{LogAddress, LogFilePosition};
 use crate::recover::Assembly;
 use crate::staging::Staging;
 use crate::tenant::TenantId;
@@ -78,7 +78,7 @@ pub struct ListedGroup {
 }
 
 /// Callback for a batch: its end, its first sequence, its bytes.
-pub type OnBatch<'a> = dyn FnMut(&LogPlace, SeqNo, &[u8]) -> Result<()> + 'a;
+pub type OnBatch<'a> = dyn FnMut(&LogFilePosition, SeqNo, &[u8]) -> Result<()> + 'a;
 
 /// An unreadable part of the log.
 #[derive(Clone, Debug)]
@@ -644,7 +644,7 @@ impl Batches<'_> {
                 let Some(LogFile { file: Some(open), path, .. }) = log.files.get(file) else {
                     return Ok(true);
                 };
-                let place = LogPlace { path: path.clone(), offset: index * log.lane.unit() as u64 };
+                let place = LogFilePosition { path: path.clone(), offset: index * log.lane.unit() as u64 };
                 let mut buf = std::mem::take(&mut self.buf);
                 let bytes = buf.get_mut(..usize::from(used)).unwrap_or_default();
                 let read = open.read_at(bytes, place.offset);
@@ -660,7 +660,7 @@ impl Batches<'_> {
             }
             Step::Staged { ltn, lpn } => {
                 let Some(page) = log.staging.get(self.owner, ltn, lpn) else { return Ok(true) };
-                let place = LogPlace { path: log.lane.staging_name().into(), offset: 0 };
+                let place = LogFilePosition { path: log.lane.staging_name().into(), offset: 0 };
                 self.page(Fragments::new(page.kept(), self.owner, lpn), &place, replay)?;
             }
         }
@@ -680,7 +680,12 @@ impl Batches<'_> {
         }
     }
 
-    fn page(&mut self, fragments: Fragments<'_>, place: &LogPlace, replay: &mut OnBatch<'_>) -> Result<()> {
+    fn page(
+        &mut self,
+        fragments: Fragments<'_>,
+        place: &LogFilePosition,
+        replay: &mut OnBatch<'_>,
+    ) -> Result<()> {
         for fragment in fragments {
             let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
             if !begins && !self.assembly.has_begun() {
@@ -688,7 +693,7 @@ impl Batches<'_> {
                 continue;
             }
             let here = |e: Error| e.at_file(&place.path).at_offset(place.offset);
-            let whole = match self.assembly.add(&fragment, Place::default()) {
+            let whole = match self.assembly.add(&fragment, LogAddress::default()) {
                 Ok(Some(whole)) => whole,
                 Ok(None) => continue,
                 Err(e) => {

@@ -9,7 +9,7 @@ use crate::page::group_len_needed;
 use crate::page::{self, Owner, PageHeader};
 use crate::recover::{LogGroup, LoggedBatch, RecoveryMode, RecoveryReport, recover_lane};
 use crate::tenant::TenantId;
-use crate::wal::{Overtaken, Position, Wal, WalOptions};
+use crate::wal::{Position, UnrecordedBegin, Wal, WalOptions};
 use base::{ErrorKind, Result, Uid};
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, PAGE, Rng};
@@ -108,7 +108,7 @@ pub(crate) fn options() -> WalOptions {
     WalOptions {
         lane: Lane::FIRST,
         group_len: 12 * PAGE as u64,
-        staging_len: 5 * PAGE,
+        tail_buffer_len: 5 * PAGE,
         write_len_min: 2 * PAGE,
         write_len_max: 3 * PAGE,
         spares: 1,
@@ -120,7 +120,12 @@ pub(crate) fn options() -> WalOptions {
 /// they stay only until they justify a write, once there was a durable batch.
 pub(crate) fn keeping_pages(seed: u64) -> WalOptions {
     let durable_wait_ns_max = if seed % 4 == 2 { 0 } else { 10_000_000 };
-    WalOptions { staging_len: 24 * PAGE, buffered_age_ns: 1_000_000_000, durable_wait_ns_max, ..options() }
+    WalOptions {
+        tail_buffer_len: 24 * PAGE,
+        buffered_age_ns: 1_000_000_000,
+        durable_wait_ns_max,
+        ..options()
+    }
 }
 
 /// Returns a block length for a seed.
@@ -317,7 +322,7 @@ impl Caller {
 
     /// Records the new beginning of the log in one edit, skips the pages before it, and removes the
     /// files.
-    fn skip_to(&mut self, overtaken: &Overtaken) {
+    fn skip_to(&mut self, overtaken: &UnrecordedBegin) {
         let mut manifest = self.manifest();
         overtaken.released.iter().for_each(|ltn| manifest.remove(*ltn));
         assert_eq!(manifest.groups.keys().next(), Some(&overtaken.ltn), "it begins in the oldest");

@@ -16,7 +16,7 @@ use crate::history::{Chain, History};
 use crate::lane::Lane;
 use crate::notes::Notes;
 use crate::page::{self, BatchHeader, FragmentKind, PageHeader, Shape, Stream};
-use crate::place::Place;
+use crate::place::LogAddress;
 use crate::tenant::TenantId;
 use base::{Result, Uid};
 use io::{AlignedBuf, PAGE, ScratchFile};
@@ -114,7 +114,7 @@ pub(crate) struct Put {
     /// The tail before the batch.
     pub mark: Mark,
     /// The first byte of the batch.
-    pub place: Place,
+    pub place: LogAddress,
     pub last_lpn: u64,
     /// No page of the batch was written meanwhile, so it can be taken back.
     pub is_unbroken: bool,
@@ -217,7 +217,7 @@ impl Tail {
     }
 
     /// Returns the place of the first byte of the next batch, if it goes to the active group.
-    pub fn next_place(&self) -> Place {
+    pub fn next_place(&self) -> LogAddress {
         let used = if self.pages.used() != 0 { self.pages.used() } else { page::HEADER_LEN };
         self.groups.active.place(self.pages.next_lpn(), used + page::FIRST_FRAGMENT_HEADER_LEN)
     }

@@ -6,9 +6,9 @@
 //! append that finds the tail buffer full releases the tail, takes the token and writes the buffer
 //! out itself.
 //!
-//! [`Wal`] appends; its [`Syncer`] makes pages durable for waiters; [`Deferred`] decides when the
-//! other pages are written; [`Content`] describes the groups and pages of the log. They share the
-//! tail and the commit.
+//! [`Wal`] appends; its [`Syncer`] makes pages durable for waiters; [`DeferredWriter`] decides when
+//! the other pages are written; [`Content`] describes the groups and pages of the log. They share
+//! the tail and the commit.
 
 use crate::commit::{Commit, Frontier, Loggers};
 use crate::counters::{Counters, Times, WalStats, add};
@@ -18,7 +18,7 @@ use crate::groups::PreparedGroup;
 use crate::history::History;
 use crate::lane::Lane;
 use crate::page::{self, BatchHeader};
-use crate::place::Place;
+use crate::place::LogAddress;
 use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, Put, Surroundings, Tail};
 use crate::tenant::TenantId;
@@ -28,9 +28,9 @@ use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 pub use content::Content;
 use io::{Clock, Env, PAGE};
-pub use overtaken::{Deferred, Overtaken};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+pub use superseded_by_flush::{DeferredWriter, UnrecordedBegin};
 pub use syncer::Syncer;
 
 /// Options of a log.
@@ -41,7 +41,7 @@ pub struct WalOptions {
     /// Length of a group file as the caller prepares it, bytes.
     pub group_len: u64,
     /// Length of the tail buffer of unwritten pages, bytes.
-    pub staging_len: usize,
+    pub tail_buffer_len: usize,
     /// Full pages in the tail buffer that justify a background write, bytes.
     pub write_len_min: usize,
     /// Largest write to the device, bytes.
@@ -65,7 +65,7 @@ impl Default for WalOptions {
         WalOptions {
             lane: Lane::FIRST,
             group_len: 64 << 20,
-            staging_len: 4 << 20,
+            tail_buffer_len: 4 << 20,
             write_len_min: 256 << 10,
             write_len_max: 1 << 20,
             spares: 1,
@@ -113,7 +113,7 @@ pub struct Wal {
     tail: Arc<Mutex<Tail, rank::LogTail>>,
     commit: Arc<Commit>,
     syncer: Arc<Syncer>,
-    deferred: Deferred,
+    deferred: DeferredWriter,
     content: Content,
     /// Pages stay in the tail buffer as long as allowed.
     keeps_pages: bool,
@@ -159,13 +159,13 @@ impl Wal {
         first: PreparedGroup,
         history: History,
     ) -> Result<Wal> {
-        let staging_len = options.staging_len;
-        if !(2 * PAGE..=STAGING_LEN_MAX).contains(&staging_len) || options.write_len_max < PAGE {
+        let tail_buffer_len = options.tail_buffer_len;
+        if !(2 * PAGE..=STAGING_LEN_MAX).contains(&tail_buffer_len) || options.write_len_max < PAGE {
             return Err(Error::invalid(format!(
                 "the tail buffer of the log takes {} to {STAGING_LEN_MAX} bytes and its writes \
                  at least {PAGE}, not {} and {} bytes",
                 2 * PAGE,
-                staging_len,
+                tail_buffer_len,
                 options.write_len_max
             )));
         }
@@ -176,7 +176,7 @@ impl Wal {
         }
         let file = env
             .fs
-            .create_scratch(&io::fs::join(dir, options.lane.staging_name()), staging_len / PAGE * PAGE)?;
+            .create_scratch(&io::fs::join(dir, options.lane.staging_name()), tail_buffer_len / PAGE * PAGE)?;
         let tail = Tail::new(options.lane, first, store, next_lpn, &history, file)?;
         // Only pages of listed groups may be confirmed.
         let durable_end = if history.groups.is_empty() { 0 } else { tail.data_end() };
@@ -186,7 +186,7 @@ impl Wal {
         let syncer = Arc::new(Syncer::new(&options, store, env, &tail, &commit, &counters, &times));
         Ok(Wal {
             content: Content::new(&options, next_lpn, &tail, &commit),
-            deferred: Deferred::new(&options, env, &tail, &commit, &counters, &syncer),
+            deferred: DeferredWriter::new(&options, env, &tail, &commit, &counters, &syncer),
             syncer,
             keeps_pages: options.keeps_pages(),
             options,
@@ -217,7 +217,7 @@ impl Wal {
     }
 
     /// Returns the part that writes pages without a waiter.
-    pub fn deferred(&self) -> &Deferred {
+    pub fn deferred(&self) -> &DeferredWriter {
         &self.deferred
     }
 
@@ -253,7 +253,7 @@ impl Wal {
     }
 
     /// As [`Wal::append`]; also returns the place of the first byte of the batch. The places of the
-    /// other bytes follow from it ([`Place::at`]).
+    /// other bytes follow from it ([`LogAddress::at`]).
     ///
     /// # Errors
     /// As there.
@@ -264,7 +264,7 @@ impl Wal {
         (first_seq, last_seq): (SeqNo, SeqNo),
         durability: Durability,
         witness_edit: u64,
-    ) -> Result<(Position, Place)> {
+    ) -> Result<(Position, LogAddress)> {
         assert!(durability.is_logged(), "volatile batches are not logged");
         let len = payload.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
         if len == 0 {
@@ -292,7 +292,7 @@ impl Wal {
         header: BatchHeader,
         durability: Durability,
         witness_edit: u64,
-    ) -> Result<(Position, Place)> {
+    ) -> Result<(Position, LogAddress)> {
         let mut order = lock(&self.order);
         self.check()?;
         if durability.is_staged() && order.unnamed.is_some() {
@@ -486,7 +486,7 @@ impl Wal {
         let mut order = lock(&self.order);
         self.check()?;
         self.sync_ring_name(&mut order)?;
-        let old_len = self.content.staging_len();
+        let old_len = self.content.tail_buffer_len();
         if old_len >= len.min(STAGING_LEN_MAX) / PAGE * PAGE {
             return Ok(());
         }
@@ -574,9 +574,9 @@ fn busy(len: usize) -> Error {
 }
 
 mod content;
-mod overtaken;
 #[cfg(test)]
 mod schedules;
+mod superseded_by_flush;
 mod syncer;
 #[cfg(test)]
 mod tests;

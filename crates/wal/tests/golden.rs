@@ -49,7 +49,7 @@ fn write(lane: Lane, tenant_of: fn(usize) -> TenantId) -> Vec<u8> {
     let sim = SimEnv::new(1);
     let env = sim.env();
     let file = env.fs.create_in_place(Path::new(PATH), 8 * PAGE as u64, Access::Direct).unwrap();
-    let options = WalOptions { lane, staging_len: 4 * PAGE, ..WalOptions::default() };
+    let options = WalOptions { lane, tail_buffer_len: 4 * PAGE, ..WalOptions::default() };
     let first = PreparedGroup { ltn: 3, uid: group(), file };
     let start = (1 << 32) - 2;
     let wal = Wal::start(&env, Path::new("/"), options, store(), start, first, History::default()).unwrap();

@@ -41,8 +41,8 @@ pub(crate) fn compare(model: &Model, found: &Found) -> Check {
 pub(crate) fn compare_checkpoint(sim: &SimEnv, dir: &str, options: Options, model: &Model) -> Check {
     // A copy has one disk.
     let options = Options { create_if_missing: false, ..options }.expert(|expert| {
-        expert.speed_values_bytes_max = 0;
-        expert.speed_values_fresh = false;
+        expert.fast_tier_values_bytes_max = 0;
+        expert.fast_tier_values_flushed = false;
     });
     let db = Db::open_in(&machine::env(sim)?, dir, &options).doing(|| format!("open of checkpoint {dir}"))?;
     compare(model, &scan(&db)?).map_err(|why| format!("checkpoint {dir}: {why}"))

@@ -10,7 +10,7 @@ pub(crate) type Draw = fn(&mut Rng) -> Options;
 
 /// Parameters of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Knobs {
+pub(crate) struct DriverParameters {
     pub steps: u64,
     /// Reads are made and compared with the model.
     pub reads: bool,
@@ -29,12 +29,16 @@ pub(crate) struct Knobs {
     pub options: Draw,
 }
 
-impl Knobs {
+impl DriverParameters {
     /// Returns the parameters and data of a store to be damaged afterwards. `plain` draws its
     /// options, or `churning` for a store with much garbage.
-    pub fn to_damage(rng: &mut Rng, steps: Range<u64>, (plain, churning): (Draw, Draw)) -> (Knobs, Data) {
+    pub fn to_damage(
+        rng: &mut Rng,
+        steps: Range<u64>,
+        (plain, churning): (Draw, Draw),
+    ) -> (DriverParameters, Data) {
         let churn = rng.one_in(2);
-        let knobs = Knobs {
+        let knobs = DriverParameters {
             steps: rng.range(steps.start, steps.end),
             reads: false,
             kills: false,

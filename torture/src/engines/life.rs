@@ -2,7 +2,7 @@
 
 use super::engine::{Toy, ToyLog};
 use super::model::{Entry, Model, Trim};
-use super::session::{Session, Who, belongings, open, read};
+use super::session::{OpenEngines, Session, belongings, open, read};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{kind, loss};
 use crate::driver::{compare, scan, write_one};
@@ -136,7 +136,7 @@ impl Life {
     // Sessions.
 
     /// Runs a session that ends with a close. Data of closed engines must not change.
-    pub fn session(&mut self, who: Who, steps: u64) -> Check {
+    pub fn session(&mut self, who: OpenEngines, steps: u64) -> Check {
         let before = belongings(&self.env()?, who)?;
         let session = self.open(who)?;
         self.make_file(&session)?;
@@ -158,14 +158,14 @@ impl Life {
                 self.all_durable(who);
                 // Data of a closed engine after a process crash may still be only in the page
                 // cache.
-                self.expected.is_settled |= who == Who::Both;
+                self.expected.is_settled |= who == OpenEngines::Both;
             }
         }
         self.check_untouched(who, &before, Loss::Process)
     }
 
     /// Marks the data of the open engines as durable after a close.
-    fn all_durable(&mut self, who: Who) {
+    fn all_durable(&mut self, who: OpenEngines) {
         let op = self.op();
         if who.has_toy() {
             self.expected.toy.all_durable(op);
@@ -176,7 +176,7 @@ impl Life {
     }
 
     /// Runs a session that ends with a crash of the machine.
-    pub fn session_cut_off(&mut self, who: Who, steps: u64) -> Check {
+    pub fn session_cut_off(&mut self, who: OpenEngines, steps: u64) -> Check {
         let before = belongings(&self.env()?, who)?;
         let session = self.open(who)?;
         self.steps(&session, steps)?;
@@ -195,7 +195,7 @@ impl Life {
         Ok(())
     }
 
-    fn check_untouched(&self, who: Who, before: &BTreeMap<String, Vec<u8>>, loss: Loss) -> Check {
+    fn check_untouched(&self, who: OpenEngines, before: &BTreeMap<String, Vec<u8>>, loss: Loss) -> Check {
         let after = belongings(&self.env()?, who)?;
         let own = self.expected.file.as_ref().map(|(_, number, _)| *number);
         // A closed store's tails are durable elsewhere, and a file that its creator has not listed
@@ -215,7 +215,7 @@ impl Life {
     }
 
     /// Opens the store and checks the contents of the open engines.
-    pub fn open(&mut self, who: Who) -> Check<Session> {
+    pub fn open(&mut self, who: OpenEngines) -> Check<Session> {
         self.redraw();
         let session = match open(&self.env()?, DIR, who, &self.options) {
             // The writes of an open may not fit.
@@ -408,7 +408,8 @@ impl Life {
         }
         let found = scan(db)?;
         let model = found.into_iter().map(|(id, e)| (id, crate::state::Contents::from_entries(e))).collect();
-        let copy = open(&self.env()?, &dir, Who::Both, &self.options).doing(|| format!("open of {dir}"))?;
+        let copy =
+            open(&self.env()?, &dir, OpenEngines::Both, &self.options).doing(|| format!("open of {dir}"))?;
         if let Some(db) = &copy.db {
             compare(&model, &scan(db)?).map_err(|why| format!("{dir}: {why}"))?;
         }

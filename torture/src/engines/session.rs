@@ -5,7 +5,7 @@ use crate::check::{Check, Doing};
 use crate::machine::DIR;
 use crate::tally;
 use io::{Access, Rng};
-use lavastore::{Db, Env, Options, beside};
+use lavastore::{Db, Env, Options, multi_engine};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use store::names::{self, FileKind};
 
 /// The open engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum OpenEngines {
     Both,
     Kv,
     Toy,
 }
 
-impl Who {
-    pub fn draw(rng: &mut Rng) -> Who {
-        [Who::Both, Who::Both, Who::Kv, Who::Toy][rng.below(4) as usize]
+impl OpenEngines {
+    pub fn draw(rng: &mut Rng) -> OpenEngines {
+        [OpenEngines::Both, OpenEngines::Both, OpenEngines::Kv, OpenEngines::Toy][rng.below(4) as usize]
     }
 
     pub fn has_kv(self) -> bool {
-        self != Who::Toy
+        self != OpenEngines::Toy
     }
 
     pub fn has_toy(self) -> bool {
-        self != Who::Kv
+        self != OpenEngines::Kv
     }
 
     /// Returns whether one of the two engines is open.
@@ -43,7 +43,7 @@ impl Who {
 
 /// An open store.
 pub(super) struct Session {
-    pub who: Who,
+    pub who: OpenEngines,
     pub db: Option<Db>,
     pub toy: Option<ToyLog>,
     /// Set without LavaKV.
@@ -51,10 +51,10 @@ pub(super) struct Session {
     pub manifest: Arc<Manifest>,
 }
 
-pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavastore::Result<Session> {
+pub(super) fn open(env: &Env, dir: &str, who: OpenEngines, options: &Options) -> lavastore::Result<Session> {
     let mut replayed = Replayed::default();
     let mut take = |tenant, number, bytes: &[u8]| replayed.take(tenant, number, bytes);
-    if who == Who::Toy {
+    if who == OpenEngines::Toy {
         let group_bytes = options.expert.log_group_bytes;
         let loggers = options.expert.loggers;
         let terms = LogTerms {
@@ -70,10 +70,11 @@ pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavasto
         let manifest = store.manifest().clone();
         return Ok(Session { who, db: None, toy: Some(toy), store: Some(store), manifest });
     }
-    let engines = if who == Who::Both { Engines::of::<Toy>() } else { Engines::default() };
-    let (db, (manifest, log)) = beside::open(env.clone(), dir.as_ref(), options.clone(), engines, &mut take)?;
+    let engines = if who == OpenEngines::Both { Engines::of::<Toy>() } else { Engines::default() };
+    let (db, (manifest, log)) =
+        multi_engine::open(env.clone(), dir.as_ref(), options.clone(), engines, &mut take)?;
     let toy = match who {
-        Who::Both => Some(ToyLog::over(&manifest, &log, replayed)?),
+        OpenEngines::Both => Some(ToyLog::over(&manifest, &log, replayed)?),
         _ => None,
     };
     Ok(Session { who, db: Some(Db::over(db)), toy, store: None, manifest })
@@ -103,7 +104,7 @@ pub(super) fn read(env: &Env, dir: &str, name: &str) -> Check<Vec<u8>> {
 
 /// Returns the data of closed engines: the bytes of their files, listed or not, and their manifest
 /// entries.
-pub(super) fn belongings(env: &Env, who: Who) -> Check<BTreeMap<String, Vec<u8>>> {
+pub(super) fn belongings(env: &Env, who: OpenEngines) -> Check<BTreeMap<String, Vec<u8>>> {
     let mut all = BTreeMap::new();
     let dir = Path::new(DIR);
     if !store::directory::has_store(env, dir).doing(|| "look".into())? {

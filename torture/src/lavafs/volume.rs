@@ -110,7 +110,7 @@ impl Volume {
         let on = devices(sim)?;
         let begin = sim.op_count();
         let fs = mount_on(&sim.env(), on, options)?;
-        let first = found.blocks_of(Role::Speed) * BLOCK;
+        let first = found.blocks_of(Role::Fast) * BLOCK;
         let mounted = (had, first, Span { begin, end: sim.op_count() });
         Ok(Volume {
             sim: sim.clone(),
@@ -226,7 +226,7 @@ impl Volume {
         let Some(path) = self.free_path() else { return Ok(()) };
         let expected_len = [0, 50_000][self.rng.below(2) as usize];
         let placement =
-            [Placement::ByName, Placement::Speed, Placement::Capacity][self.aside.below(3) as usize];
+            [Placement::ByName, Placement::Fast, Placement::Capacity][self.aside.below(3) as usize];
         let options = CreateOptions { expected_len, placement, ..CreateOptions::default() };
         let made = self.call("create", |v| v.fs.create(Path::new(&path), &options))?;
         let Some((file, span)) = made else { return Ok(()) };

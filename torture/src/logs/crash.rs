@@ -48,7 +48,7 @@ fn recover(life: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng)
         }
     }
     if rng.one_in(4) {
-        store.settle().doing(|| "settle after recovery".into())?;
+        store.wait_idle().doing(|| "settle after recovery".into())?;
         ensure!(contents(&store) == seen(&next.model), "at rest after recovery it holds something else");
     }
     next.sync(&store).doing(|| "sync after recovery".into())?;

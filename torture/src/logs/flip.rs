@@ -232,7 +232,7 @@ fn go_on(store: &LogStore, model: &mut Model) -> Check<bool> {
         own.records.insert(lsn, b"goes on"[..].into());
     }
     store.seal().doing(|| "seal".into())?;
-    match store.settle() {
+    match store.wait_idle() {
         Err(e) if e.kind() == ErrorKind::Poisoned => names_a_file(&e, "settle").map(|()| false),
         settled => settled.doing(|| "settle".into()).map(|()| true),
     }

@@ -177,7 +177,7 @@ impl Run {
         let store = LogStore::open(&env, &dir, &options(&mut self.rng)).doing(|| "refused to open".into())?;
         for rest in [false, true] {
             if rest {
-                store.settle().doing(|| "settle".into())?;
+                store.wait_idle().doing(|| "settle".into())?;
             }
             for thread in 0..THREADS {
                 let known = self.of(thread)?;

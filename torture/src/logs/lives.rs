@@ -76,7 +76,7 @@ impl Life {
             let steps = self.rng.below(steps_max);
             self.watch.steps(&store, &self.driver, steps);
             if self.rng.one_in(rest_one_in) {
-                store.settle().doing(|| format!("settle after operation {n}"))?;
+                store.wait_idle().doing(|| format!("settle after operation {n}"))?;
             }
             if self.rng.one_in(60) {
                 self.compare(&store, "meanwhile")?;
@@ -122,7 +122,7 @@ impl Life {
             self.driver.trim(name, &log, 3).doing(|| format!("a trim of {name} where room is short"))?;
         }
         self.sim.advance_ns(1_000_000_000);
-        store.settle().doing(|| "settle where trims made room".into())?;
+        store.wait_idle().doing(|| "settle where trims made room".into())?;
         for name in &names {
             let (log, durability) =
                 (store.open_log(name).doing(|| format!("open {name}"))?, self.durability());

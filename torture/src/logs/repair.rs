@@ -63,7 +63,7 @@ fn repair(made: &Store, sim: &SimEnv, rng: &mut Rng) -> Check<Option<RepairRepor
         log.append(next.max(own), b"goes on", Durability::Durable)
             .doing(|| format!("append to {name} of the new store"))?;
     }
-    store.settle().doing(|| "settle the new store".into())?;
+    store.wait_idle().doing(|| "settle the new store".into())?;
     let verified = store.verify();
     ensure!(verified.damages.is_empty(), "the new store is damaged: {verified:?}");
     store.close().doing(|| "close the new store".into())?;

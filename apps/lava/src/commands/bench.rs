@@ -7,7 +7,7 @@ mod recovery;
 mod rest;
 mod scale_meta;
 
-use super::place::{Place, open_volume, volume_of};
+use super::place::{StoreLocation, open_volume, volume_of};
 use crate::status::{Status, failure};
 use crate::{Result, output, progress};
 use bench::fs::Ground;
@@ -157,7 +157,7 @@ fn bench_log(db: Option<PathBuf>, args: &BenchLogCommand) -> Result<()> {
 fn at_site(db: Option<PathBuf>, reuse: bool, run: impl FnOnce(LogSite, &Path) -> Result<()>) -> Result<()> {
     match db {
         Some(db) if volume_of(&db).is_some() => {
-            let place = if reuse { Place::to_write(&db)? } else { to_new_store(&db, "")? };
+            let place = if reuse { StoreLocation::to_write(&db)? } else { to_new_store(&db, "")? };
             let device = volume_of(&db).map(Path::to_owned);
             run(LogSite { env: place.env, device }, &place.dir)
         }
@@ -285,8 +285,8 @@ fn one_run(args: &BenchStore, opener: &dyn Opener, dir: &Path) -> Result<()> {
 }
 
 /// Returns the place of a new store on a volume.
-fn to_new_store(db: &Path, or: &str) -> Result<Place> {
-    let place = Place::to_write(db)?;
+fn to_new_store(db: &Path, or: &str) -> Result<StoreLocation> {
+    let place = StoreLocation::to_write(db)?;
     if place.env.fs.exists(&place.dir)? && !place.env.fs.list(&place.dir)?.is_empty() {
         let name = volume_of(db).unwrap_or(db).display();
         let what = format!("{name} has a store already: format the volume again{or}");
@@ -304,7 +304,8 @@ fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
         return output::usage("multi-get reads the files of the store directly: name a directory with --db");
     }
     let path = volume_of(db).unwrap_or(db);
-    let place = if args.bench.reuse { Place::to_write(db)? } else { to_new_store(db, ", or pass --reuse")? };
+    let place =
+        if args.bench.reuse { StoreLocation::to_write(db)? } else { to_new_store(db, ", or pass --reuse")? };
     let opener = LavaIn { env: place.env, counted: path.to_owned() };
     one_run(args, &opener, &place.dir)
 }

@@ -9,7 +9,7 @@
 //! open takes no requests, since only that process can access its directories.
 
 use super::create::check_parent_of_copy;
-use super::place::{OnVolume, Place, on_volume};
+use super::place::{OnVolume, StoreLocation, on_volume};
 use super::{directory, open_in};
 use crate::status::{self, Status};
 use crate::{Error, Result, interrupt, output, progress};
@@ -49,15 +49,15 @@ pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
 pub fn take<S>(
     db: Option<PathBuf>,
     args: &CheckpointArgs,
-    open: impl Fn(Place) -> Result<S>,
+    open: impl Fn(StoreLocation) -> Result<S>,
     make: impl Fn(S, &Path) -> Result<()>,
 ) -> Result<()> {
     let start_ns = now_ns();
     let db = directory(db)?;
     let target = target_beside(&db, &args.target)?;
     let opened = || {
-        let place = Place::to_write(&db)?;
-        check_parent_of_copy(&Place { env: place.env.clone(), dir: target.clone() })?;
+        let place = StoreLocation::to_write(&db)?;
+        check_parent_of_copy(&StoreLocation { env: place.env.clone(), dir: target.clone() })?;
         open(place)
     };
     let is_requested = match opened() {

@@ -4,7 +4,7 @@
 //! directory must exist: a mistyped path is an error and leaves nothing. An engine is added to a
 //! store of the other engine only on request.
 
-use super::place::Place;
+use super::place::StoreLocation;
 use super::{has_logs, open_in};
 use crate::status::{Status, failure};
 use crate::{Result, output};
@@ -38,12 +38,12 @@ pub fn check_parent(env: &Env, dir: &Path, hint: &str) -> Result<()> {
 }
 
 /// Same as [`check_parent`], for a copy of a store.
-pub fn check_parent_of_copy(place: &Place) -> Result<()> {
+pub fn check_parent_of_copy(place: &StoreLocation) -> Result<()> {
     check_parent(&place.env, &place.dir, "make it first")
 }
 
 /// Returns whether a store exists in a place. Fails if none may be created there.
-pub fn is_there(place: &Place, create: &CreateArgs) -> Result<bool> {
+pub fn is_there(place: &StoreLocation, create: &CreateArgs) -> Result<bool> {
     // The open reports a place that is no directory.
     let Ok(is_there) = place.env.fs.exists(&place.dir.join(CURRENT)) else { return Ok(true) };
     if !is_there && !create.parents {
@@ -54,11 +54,11 @@ pub fn is_there(place: &Place, create: &CreateArgs) -> Result<bool> {
 
 /// Opens the keys of a store, and creates it if it is missing.
 pub fn open_or_create(db: &Path, create: &CreateArgs) -> Result<Db> {
-    open_or_create_in(db, Place::to_write(db)?, create)
+    open_or_create_in(db, StoreLocation::to_write(db)?, create)
 }
 
 /// Same as [`open_or_create`], in the place named by `db`.
-pub fn open_or_create_in(db: &Path, place: Place, create: &CreateArgs) -> Result<Db> {
+pub fn open_or_create_in(db: &Path, place: StoreLocation, create: &CreateArgs) -> Result<Db> {
     let is_there = is_there(&place, create)?;
     if is_there && !create.add_engine && has_logs(&place)? && !has_keys(&place)? {
         return Err(other_engine(db, "logs", "keys"));
@@ -69,7 +69,7 @@ pub fn open_or_create_in(db: &Path, place: Place, create: &CreateArgs) -> Result
 }
 
 /// Checks that logs may be appended to in a place; returns whether a store exists.
-pub fn may_have_logs(db: &Path, place: &Place, create: &CreateArgs) -> Result<bool> {
+pub fn may_have_logs(db: &Path, place: &StoreLocation, create: &CreateArgs) -> Result<bool> {
     let is_there = is_there(place, create)?;
     if is_there && !create.add_engine && !has_logs(place)? && has_keys(place)? {
         return Err(other_engine(db, "keys", "logs"));
@@ -85,7 +85,7 @@ pub fn tell_if_new(db: &Path, is_there: bool) {
     }
 }
 
-fn has_keys(place: &Place) -> Result<bool> {
+fn has_keys(place: &StoreLocation) -> Result<bool> {
     match Db::stored_family_options_in(&place.env, &place.dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
         families => Ok(!families?.is_empty()),

@@ -65,12 +65,12 @@ pub struct MkfsArgs {
     #[arg(long, value_parser = size)]
     size: Option<u64>,
     /// Second, faster device or image for the journal, logs and manifests. The volume is then named
-    /// PATH+SPEED
-    #[arg(long)]
-    speed: Option<PathBuf>,
+    /// PATH+FAST
+    #[arg(long, alias = "speed")]
+    fast_tier: Option<PathBuf>,
     /// Size of the second image in bytes
-    #[arg(long, value_parser = size, requires = "speed")]
-    speed_size: Option<u64>,
+    #[arg(long, alias = "speed-size", value_parser = size, requires = "fast_tier")]
+    fast_tier_size: Option<u64>,
     /// Allocate the image while it is written instead of writing it once from end to end. It is
     /// created faster and starts small, but file syncs are slower. If the underlying file system
     /// fills up, writes fail although the volume has space, and the store stops until it is
@@ -259,8 +259,10 @@ fn make_device(path: &Path, size: Option<u64>, sparse: bool, option: &str) -> Re
 fn mkfs(args: &MkfsArgs) -> Result<()> {
     let env = Env::kernel();
     let capacity = make_device(&args.path, args.size, args.sparse, "--size")?;
-    let speed =
-        args.speed.as_ref().map(|path| make_device(path, args.speed_size, args.sparse, "--speed-size"));
+    let speed = args
+        .fast_tier
+        .as_ref()
+        .map(|path| make_device(path, args.fast_tier_size, args.sparse, "--fast-tier-size"));
     let speed = speed.transpose().inspect_err(|_| forget(&env, [&capacity]))?;
     let made: Vec<&Made> = std::iter::once(&capacity).chain(&speed).collect();
     let devices = match &speed {
@@ -299,12 +301,12 @@ fn grow(args: &GrowArgs) -> Result<()> {
     let paths = parts(&args.path);
     // A damaged volume is not extended.
     drop(open_volume(&args.path, true)?);
-    let of = if args.device == Of::Capacity { Role::Capacity } else { Role::Speed };
+    let of = if args.device == Of::Capacity { Role::Capacity } else { Role::Fast };
     let mut all = Vec::new();
     for path in &paths {
         let device = device::open(path, &DeviceOptions { read_only: true, ..DeviceOptions::default() })?;
         let (superblock, _) = Slots::read(&*device)?.choose().map_err(|e| e.at_file(path))?;
-        let role = superblock.devices.bond.map_or(Role::Speed, |bond| bond.role);
+        let role = superblock.devices.bond.map_or(Role::Fast, |bond| bond.role);
         all.push((*path, role, superblock.sparse, device.len()));
     }
     // A volume on one device has only that; the mount above checked that two devices belong

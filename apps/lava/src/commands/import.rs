@@ -13,7 +13,7 @@ mod skipped;
 
 use super::create::{CreateArgs, is_there, open_or_create_in};
 use super::fs::size;
-use super::place::Place;
+use super::place::StoreLocation;
 use super::{FamilyArgs, directory};
 use crate::formats::{Format, ReadError, Record};
 use crate::status::{about, with_message};
@@ -77,7 +77,7 @@ struct Target<'a> {
     db: PathBuf,
     args: &'a ImportArgs,
     /// The place until the store is open; it locks a volume for this process.
-    place: Option<Place>,
+    place: Option<StoreLocation>,
     open: Option<(Db, Family)>,
     sum: Imported,
 }
@@ -85,7 +85,7 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     /// Opens an existing store; checks that a missing one may be created later.
     fn new(db: PathBuf, args: &'a ImportArgs) -> Result<Target<'a>> {
-        let place = Place::to_write(&db)?;
+        let place = StoreLocation::to_write(&db)?;
         let is_there = is_there(&place, &args.create)?;
         let mut target = Target { db, args, place: Some(place), open: None, sum: Imported::default() };
         if is_there {

@@ -1,7 +1,7 @@
 //! `stat`, `verify`, `dump`.
 
 use super::metrics_page::MetricsPage;
-use super::place::{Place, volume_of};
+use super::place::{StoreLocation, volume_of};
 use super::space::{family_json, family_text, space_json};
 use super::watch::{self, View};
 use super::{Halves, directory, log, open_to_read};
@@ -216,7 +216,7 @@ impl Metrics {
         }
         let db = directory(db)?;
         let lock = volume_of(&db).is_none().then(|| db.join(LOCK));
-        let Place { env, dir } = Place::to_read(&db)?;
+        let StoreLocation { env, dir } = StoreLocation::to_read(&db)?;
         Ok(Metrics { env, file: dir.join(METRICS), lock })
     }
 
@@ -362,7 +362,7 @@ pub struct DumpArgs {
 pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     let chosen = !args.files.is_empty();
     let dir = if chosen { db.unwrap_or_default() } else { directory(db)? };
-    let Place { env, dir } = Place::to_read(&dir)?;
+    let StoreLocation { env, dir } = StoreLocation::to_read(&dir)?;
     let files =
         if chosen { args.files.clone() } else { env.fs.list(&dir)?.into_iter().map(|e| e.name).collect() };
     let mut lines = Lines {

@@ -8,7 +8,7 @@ use super::checkpoint::{CheckpointArgs, take};
 use super::create::{CreateArgs, may_have_logs, tell_if_new};
 use super::fs::size;
 use super::log_repair::{self, LogRepairArgs};
-use super::place::{Place, parts, volume_of};
+use super::place::{StoreLocation, parts, volume_of};
 use super::{directory, is_whole};
 use crate::formats::lines::Lines;
 use crate::formats::{ReadError, escape, jsonl};
@@ -85,7 +85,7 @@ pub fn options(create: bool) -> LogOptions {
     LogOptions { group_bytes: Some(GROUP_BYTES), create_if_missing: create, ..LogOptions::default() }
 }
 
-fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {
+fn open(place: &StoreLocation, create: bool) -> lavastore::Result<LogStore> {
     LogStore::open_in(&place.env, &place.dir, &options(create))
 }
 
@@ -100,7 +100,7 @@ fn look(db: Option<PathBuf>, read: impl Fn(&LogStore) -> Result<()>) -> Result<(
 /// or the manifest: only the state before it was shown, and the user must not take that for all
 /// data.
 pub fn looked<T>(db: &Path, read: impl Fn(&LogStore) -> Result<T>) -> Result<(Result<T>, Result<()>)> {
-    let place = Place::to_read(db)?;
+    let place = StoreLocation::to_read(db)?;
     let mut looks = 0;
     loop {
         looks += 1;
@@ -119,7 +119,7 @@ fn is_busy(e: &Error) -> bool {
 
 /// Opens the store of logs named by the user.
 fn open_store(db: Option<PathBuf>) -> Result<LogStore> {
-    Ok(open(&Place::to_write(&directory(db)?)?, false)?)
+    Ok(open(&StoreLocation::to_write(&directory(db)?)?, false)?)
 }
 
 /// Returns the log with this name.
@@ -169,7 +169,7 @@ impl AppendArgs {
 fn append(db: Option<PathBuf>, args: &AppendArgs) -> Result<()> {
     let given = args.records.iter().map(|text| args.bytes(text.as_bytes())).collect::<Result<Vec<_>>>()?;
     let db = directory(db)?;
-    let place = Place::to_write(&db)?;
+    let place = StoreLocation::to_write(&db)?;
     let is_there = may_have_logs(&db, &place, &args.create)?;
     let store = open(&place, true)?;
     tell_if_new(&db, is_there);
@@ -341,7 +341,7 @@ fn tail(db: Option<PathBuf>, args: &TailArgs) -> Result<()> {
     let (mut left, mut from, mut looks) = (args.limit.unwrap_or(u64::MAX), args.from, 0);
     let mut out = output::stdout();
     loop {
-        let place = Place::to_read(&db)?;
+        let place = StoreLocation::to_read(&db)?;
         let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
         match print_from(&store, args, &mut from, &mut left, &mut out) {
             // Records have moved; the next poll finds them.
@@ -556,7 +556,7 @@ fn stat_log(log: &Log, name: &str, json: bool) -> Result<()> {
 }
 
 fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
-    let place = Place::to_read(&directory(db)?)?;
+    let place = StoreLocation::to_read(&directory(db)?)?;
     // Damage of the log and the manifest is part of the report.
     let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
     let cancel = VerifyOptions { cancel: Some(interrupt::cancel()) };

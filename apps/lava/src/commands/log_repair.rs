@@ -34,7 +34,7 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
     let options = LogRepairOptions {
         options: super::log::options(true),
         dry_run: common.dry_run,
-        without_speed: common.without_speed,
+        without_fast_tier: common.without_fast_tier,
         leave_out_others: args.logs_only,
         cancel: Some(interrupt::cancel()),
     };

@@ -4,7 +4,7 @@
 //! `/db`. `lavafs:PATH:/DIR` is a store in another directory of the volume, such as a checkpoint. A
 //! volume on two devices is named by both in any order with a plus: `lavafs:LARGE+FAST`. Only `lava
 //! fs mkfs` creates a volume, since its user must choose the size and the allocation. The store of
-//! the command line may have its log on a fast tier (`--speed`), also a directory or a volume.
+//! the command line may have its log on a fast tier (`--fast-tier`), also a directory or a volume.
 
 use super::create::check_parent;
 use crate::status::{Status, failure};
@@ -43,7 +43,7 @@ pub fn speed_of(db: &Path) -> Option<&'static Path> {
 }
 
 /// An environment and a directory in it.
-pub struct Place {
+pub struct StoreLocation {
     /// Environment of the files.
     pub env: Env,
     /// Directory of the store.
@@ -76,49 +76,49 @@ pub fn volume_of(db: &Path) -> Option<&Path> {
     on_volume(db).map(|place| place.path)
 }
 
-impl Place {
+impl StoreLocation {
     /// Default directory of the store on a volume.
     pub const STORE_DIR: &str = "/db";
 
     /// Returns the place for a command that only reads.
-    pub fn to_read(db: &Path) -> Result<Place> {
-        Place::open(db, true)
+    pub fn to_read(db: &Path) -> Result<StoreLocation> {
+        StoreLocation::open(db, true)
     }
 
     /// Returns the place for a command that writes.
-    pub fn to_write(db: &Path) -> Result<Place> {
-        Place::open(db, false)
+    pub fn to_write(db: &Path) -> Result<StoreLocation> {
+        StoreLocation::open(db, false)
     }
 
-    fn open(db: &Path, read_only: bool) -> Result<Place> {
-        match Place::both(db, read_only)? {
-            Some((volumes, Place { dir, .. }, _)) => Ok(Place { env: volumes.env(), dir }),
-            None => Place::alone(db, read_only),
+    fn open(db: &Path, read_only: bool) -> Result<StoreLocation> {
+        match StoreLocation::both(db, read_only)? {
+            Some((volumes, StoreLocation { dir, .. }, _)) => Ok(StoreLocation { env: volumes.env(), dir }),
+            None => StoreLocation::alone(db, read_only),
         }
     }
 
     /// Returns the two disks of the store in `db` and the place of the fast tier; `None` without
     /// one.
     pub fn volumes(db: &Path) -> Result<Option<(Volumes, PathBuf)>> {
-        Ok(Place::both(db, false)?.map(|(volumes, _, speed)| (volumes, speed)))
+        Ok(StoreLocation::both(db, false)?.map(|(volumes, _, speed)| (volumes, speed)))
     }
 
-    fn both(db: &Path, read_only: bool) -> Result<Option<(Volumes, Place, PathBuf)>> {
+    fn both(db: &Path, read_only: bool) -> Result<Option<(Volumes, StoreLocation, PathBuf)>> {
         let Some((_, speed)) = SPEED.get().filter(|(of, _)| of == db) else { return Ok(None) };
         if !read_only && volume_of(speed).is_none() {
             check_parent(&Env::kernel(), speed, "make it first")?;
         }
-        let (place, other) = (Place::alone(db, read_only)?, Place::alone(speed, read_only)?);
+        let (place, other) = (StoreLocation::alone(db, read_only)?, StoreLocation::alone(speed, read_only)?);
         let volumes = Volumes::in_envs((&place.env, &place.dir), (&other.env, &other.dir));
         Ok(Some((volumes, place, speed.clone())))
     }
 
-    fn alone(db: &Path, read_only: bool) -> Result<Place> {
+    fn alone(db: &Path, read_only: bool) -> Result<StoreLocation> {
         let Some(OnVolume { path, dir }) = on_volume(db) else {
-            return Ok(Place { env: Env::kernel(), dir: db.to_owned() });
+            return Ok(StoreLocation { env: Env::kernel(), dir: db.to_owned() });
         };
         let env = open_volume(path, read_only)?.into_env();
-        Ok(Place { env, dir: dir.unwrap_or_else(|| Self::STORE_DIR.into()) })
+        Ok(StoreLocation { env, dir: dir.unwrap_or_else(|| Self::STORE_DIR.into()) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! `repair`: salvages the undamaged data of a store into a new one.
 
 use super::create::check_parent_of_copy;
-use super::place::{Place, on_volume};
+use super::place::{StoreLocation, on_volume};
 use super::{directory, log_repair};
 use crate::formats::escape::escape;
 use crate::status::{Status, about, failure};
@@ -30,8 +30,8 @@ pub struct RepairArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// The fast tier of the store is lost: salvage the tables, and report the losses of the log
-    #[arg(long)]
-    pub without_speed: bool,
+    #[arg(long, alias = "without-speed")]
+    pub without_fast_tier: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -49,7 +49,7 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
     let options = RepairOptions {
         logs: super::log::options(true),
         dry_run: args.dry_run,
-        without_speed: args.without_speed,
+        without_fast_tier: args.without_fast_tier,
         cancel: Some(interrupt::cancel()),
         ..RepairOptions::default()
     };
@@ -105,30 +105,30 @@ pub fn unknown(count: usize, is_damaged: bool) -> Error {
 }
 
 /// Returns the source and the target.
-pub fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
+pub fn places(db: &Path, args: &RepairArgs) -> Result<(StoreLocation, StoreLocation)> {
     let Some(into) = &args.into else {
-        let from = Place::to_read(db)?;
-        let into = Place { env: from.env.clone(), dir: SAME_VOLUME_DIR.into() };
+        let from = StoreLocation::to_read(db)?;
+        let into = StoreLocation { env: from.env.clone(), dir: SAME_VOLUME_DIR.into() };
         return Ok((from, into));
     };
     match (on_volume(db), on_volume(into)) {
         // One shared environment, so that nested directories are detected.
         (Some(store), Some(target)) if store.path == target.path => {
-            let from = if args.dry_run { Place::to_read(db)? } else { Place::to_write(db)? };
+            let from = if args.dry_run { StoreLocation::to_read(db)? } else { StoreLocation::to_write(db)? };
             let dir = target.dir.unwrap_or_else(|| SAME_VOLUME_DIR.into());
-            let into = Place { env: from.env.clone(), dir };
+            let into = StoreLocation { env: from.env.clone(), dir };
             Ok((from, into))
         }
         (None, None) => {
-            let from = Place::to_read(db)?;
-            let into = Place { env: from.env.clone(), dir: into.clone() };
+            let from = StoreLocation::to_read(db)?;
+            let into = StoreLocation { env: from.env.clone(), dir: into.clone() };
             Ok((from, into))
         }
         (_, Some(_)) if args.dry_run => {
-            let &RepairArgs { without_speed, json, .. } = args;
-            places(db, &RepairArgs { into: None, dry_run: true, without_speed, json })
+            let &RepairArgs { without_fast_tier, json, .. } = args;
+            places(db, &RepairArgs { into: None, dry_run: true, without_fast_tier, json })
         }
-        _ => Ok((Place::to_read(db)?, Place::to_write(into)?)),
+        _ => Ok((StoreLocation::to_read(db)?, StoreLocation::to_write(into)?)),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::formats::escape;
 use crate::{Result, output};
 use bench::report::{counted, human_bytes, human_count};
 use lavastore::{
-    Db, FamilySpace, Holder, LogSpace, LogStore, LogStoreSpace, RestReport, RestState, Space, SpeedSpace,
+    Db, FamilySpace, FastTierSpace, Holder, LogSpace, LogStore, LogStoreSpace, RestReport, RestState, Space,
 };
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -87,7 +87,7 @@ fn logs_text(space: &LogStoreSpace, screen: output::Screen) -> String {
 }
 
 /// Formats the fast tier as text, if there is one.
-fn speed_text(speed: Option<&SpeedSpace>) -> String {
+fn speed_text(speed: Option<&FastTierSpace>) -> String {
     speed.map_or_else(String::new, |speed| {
         let all = [speed.bytes, speed.table_bytes, speed.value_bytes, speed.available_bytes];
         let [bytes, tables, values, free] = all.map(human_bytes);
@@ -99,7 +99,7 @@ fn speed_text(speed: Option<&SpeedSpace>) -> String {
 }
 
 /// Formats the fast tier as JSON.
-fn speed_json(speed: Option<&SpeedSpace>) -> Value {
+fn speed_json(speed: Option<&FastTierSpace>) -> Value {
     speed.map_or(Value::Null, |speed| {
         json!({
             "place": speed.place.display().to_string(),

@@ -1,6 +1,6 @@
 //! `upgrade`: raises the format of a store, once all programs that open it know the new format.
 
-use super::place::Place;
+use super::place::StoreLocation;
 use super::{Halves, directory, log, open_with};
 use crate::{Result, output};
 use clap::Args;
@@ -45,7 +45,7 @@ pub fn upgrade(db: Option<PathBuf>, args: &UpgradeArgs) -> Result<()> {
 
 /// Upgrades a store with only logs.
 fn upgrade_logs(dir: &std::path::Path, to: StoreFormat) -> Result<StoreFormat> {
-    let place = Place::to_write(dir)?;
+    let place = StoreLocation::to_write(dir)?;
     let store = LogStore::open_in(&place.env, &place.dir, &log::options(false))?;
     let before = store.format();
     store.upgrade(to)?;

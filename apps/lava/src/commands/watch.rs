@@ -108,7 +108,7 @@ impl BackgroundIo {
 }
 
 /// The fast tier of a store that has one.
-struct SpeedDisk {
+struct FastTier {
     bytes: f64,
     /// Number of levels with tables in the fast tier.
     levels: f64,
@@ -117,13 +117,16 @@ struct SpeedDisk {
     moved: (f64, f64),
 }
 
-impl SpeedDisk {
-    fn of(page: &MetricsPage) -> Option<SpeedDisk> {
-        page.has("speed_disk_bytes").then(|| SpeedDisk {
-            bytes: page.sum("speed_disk_bytes"),
-            levels: page.sum("speed_levels_milli") / 1000.0,
-            changes: page.sum("speed_pointer_moves_total"),
-            moved: (page.sum("speed_tables_moved_up_total"), page.sum("speed_tables_moved_down_total")),
+impl FastTier {
+    fn of(page: &MetricsPage) -> Option<FastTier> {
+        page.has("fast_tier_bytes").then(|| FastTier {
+            bytes: page.sum("fast_tier_bytes"),
+            levels: page.sum("fast_tier_levels_milli") / 1000.0,
+            changes: page.sum("fast_tier_pointer_moves_total"),
+            moved: (
+                page.sum("fast_tier_tables_moved_up_total"),
+                page.sum("fast_tier_tables_moved_down_total"),
+            ),
         })
     }
 
@@ -233,7 +236,7 @@ pub struct View {
     /// Width in bytes and chain length of compactions, with the maximum ever.
     compactions: [(Histogram, f64); 2],
     background_io: BackgroundIo,
-    speed_disk: Option<SpeedDisk>,
+    speed_disk: Option<FastTier>,
     /// Files and bytes of each level, over all families.
     levels: Vec<(String, f64, f64)>,
     /// Largest level 0 of a family.
@@ -265,7 +268,7 @@ impl View {
             over_budget: pages.over_budget(),
             compactions: compactions.map(|(name, max)| (pages.histogram(name, None), now.sum(max))),
             background_io: BackgroundIo::of(now),
-            speed_disk: SpeedDisk::of(now),
+            speed_disk: FastTier::of(now),
             l0_files_max: l0_files.fold(0.0, f64::max),
             levels,
             sizes: SIZES.map(|(metric, name)| (name, now.sum(metric))).into(),
@@ -295,7 +298,7 @@ impl View {
         json!({
             "store": self.store, "seconds": self.seconds, "per_second": rates, "operations": times(&self.operations),
             "waits": times(&self.waits), "waits_over_budget": over_budget, "compaction_width_bytes": of(width), "compaction_chain": of(chain),
-            "background_io": self.background_io.json(), "speed_disk": self.speed_disk.as_ref().map(SpeedDisk::json), "levels": levels.collect::<Vec<_>>(), "l0_files_max": self.l0_files_max, "space": sizes,
+            "background_io": self.background_io.json(), "speed_disk": self.speed_disk.as_ref().map(FastTier::json), "levels": levels.collect::<Vec<_>>(), "l0_files_max": self.l0_files_max, "space": sizes,
         })
     }
 

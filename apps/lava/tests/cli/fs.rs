@@ -281,12 +281,12 @@ fn only_mkfs_creates_a_volume() {
 #[test]
 fn a_volume_may_be_on_two_devices() {
     let s = Scratch::new("fs-two");
-    assert!(fails(&s, 2, "mkfs large --size 64M --sparse --speed fast").contains("--speed-size"));
+    assert!(fails(&s, 2, "mkfs large --size 64M --sparse --fast-tier fast").contains("--fast-tier-size"));
     assert!(!s.path("large").exists() && !s.path("fast").exists(), "nothing is left of it");
-    let made = fs(&s, "mkfs large --size 64M --sparse --speed fast --speed-size 32M");
+    let made = fs(&s, "mkfs large --size 64M --sparse --fast-tier fast --fast-tier-size 32M");
     assert!(made.contains("name it large+fast from now on"), "{made}");
-    let there = fails(&s, 2, "mkfs other --size 64M --sparse --speed fast --speed-size 48M");
-    assert!(there.contains("exists already and has 33554432 bytes: omit --speed-size"), "{there}");
+    let there = fails(&s, 2, "mkfs other --size 64M --sparse --fast-tier fast --fast-tier-size 48M");
+    assert!(there.contains("exists already and has 33554432 bytes: omit --fast-tier-size"), "{there}");
     assert!(!s.path("other").exists(), "nothing is left of it");
     s.file("in", &bytes(100_000));
     fs(&s, "cp large+fast in :/table");

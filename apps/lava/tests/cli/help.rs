@@ -42,9 +42,12 @@ fn every_command_has_help_and_a_page() {
     // Global options follow those of the command.
     let put = out(&s, &["help", "put"]);
     let (own, global) = put.split_once("Global options:").unwrap();
-    assert!(own.contains("--sync") && !own.contains("--page-cache <") && !own.contains("--speed <"), "{own}");
     assert!(
-        global.contains("--page-cache") && global.contains("--speed") && global.contains("--db"),
+        own.contains("--sync") && !own.contains("--page-cache <") && !own.contains("--fast-tier <"),
+        "{own}"
+    );
+    assert!(
+        global.contains("--page-cache") && global.contains("--fast-tier") && global.contains("--db"),
         "{global}"
     );
     let unknown = lava(&s.0).args(["help", "nonsense"]).output().unwrap();

@@ -274,7 +274,7 @@ fn a_damaged_log_record_is_reported_and_the_rest_is_read() {
     }
     assert!(ok(&s, "verify").starts_with("read 60 records"));
     // Unsealed log groups are replayed by the open, which fails on damage.
-    lavastore::LogStore::open(s.path("db")).and_then(|logs| logs.settle()).unwrap();
+    lavastore::LogStore::open(s.path("db")).and_then(|logs| logs.wait_idle()).unwrap();
     let spoil = |record: &str| {
         let begins = record.repeat(10);
         let find = |path: std::path::PathBuf| {

@@ -50,7 +50,7 @@ fn a_mistyped_path_makes_no_directories() {
         s.fails(8, args);
         assert!(!s.path("un").exists(), "{args:?}");
     }
-    let output = run(&s.path("other"), &["put", "k", "v", "--speed", "un/known/disk"], &s.0);
+    let output = run(&s.path("other"), &["put", "k", "v", "--fast-tier", "un/known/disk"], &s.0);
     assert_eq!(output.status.code(), Some(8), "{}", stderr(&output));
     assert!(!s.path("un").exists() && !s.path("other").exists());
 }

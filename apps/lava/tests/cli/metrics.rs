@@ -205,9 +205,12 @@ fn a_watch_ends_with_its_reader_and_with_the_process_it_watches() {
 #[test]
 fn watch_shows_the_fast_tier_and_its_levels() {
     let s = Scratch::new("watch-speed");
-    let options =
-        Options { metrics_file: Some("METRICS".into()), speed: Some(s.path("fast")), ..Options::default() }
-            .expert(|expert| expert.speed_levels = 2);
+    let options = Options {
+        metrics_file: Some("METRICS".into()),
+        fast_tier: Some(s.path("fast")),
+        ..Options::default()
+    }
+    .expert(|expert| expert.fast_tier_levels = 2);
     let db = Db::open_with(s.path("db"), &options).unwrap();
     wait_for(|| s.path("db").join("METRICS").exists());
     let page = s.path("db").join("METRICS").display().to_string();

@@ -15,7 +15,8 @@ fn a_row_differs_only_in_its_mechanism() {
                 asynchronous, loggers found";
     assert_eq!(names("ablation --spandb").join("; "), part);
     assert_eq!(names("ablation --spandb --log-dir /elsewhere").len(), 17);
-    for (name, args) in rows(&args("ablation --spandb --writers 8 --log-dir /elsewhere --speed-levels 5")) {
+    for (name, args) in rows(&args("ablation --spandb --writers 8 --log-dir /elsewhere --fast-tier-levels 5"))
+    {
         let requests = &args.requests;
         assert!(args.check().is_ok() && args.is_durable(), "{name}");
         let writers = match &name[..] {
@@ -40,8 +41,8 @@ fn invalid_options_are_refused() {
         "ablation --spandb --policy",
         "sync --loggers 4",
         "load --log-dir /elsewhere",
-        "sync --speed-levels 1",
-        "sync --speed-values 1000",
+        "sync --fast-tier-levels 1",
+        "sync --fast-tier-values 1000",
     ] {
         assert!(args(line).check().is_err(), "{line}");
     }

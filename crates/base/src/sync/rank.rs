@@ -105,7 +105,7 @@ ranks! {
     /// Writer: waiters for a logged write to become visible.
     Inserting,
     /// Admission: the check of the limits for the following writes.
-    Verdict,
+    CachedLimit,
     /// Simulation: running jobs and the choice among them; a waiting thread runs a step of one.
     SimulatedJobs,
     /// Log groups: their preparation, one at a time.
@@ -151,7 +151,7 @@ ranks! {
     /// Family: the read state, its memtables and its version.
     ReadState,
     /// Families: their total space requirements.
-    FamilySpace,
+    SpaceDemand,
     /// Families: those with work for jobs, or with changes that are in no table.
     FamilyWork,
     /// Memtable: range tombstones.
@@ -215,7 +215,7 @@ ranks! {
     /// The rate of collections.
     GcPace,
     /// The time when the next slowed write may continue.
-    Pacer,
+    WriteRateLimiter,
     /// Requests of other processes: the accepted ones, and whether a thread serves them.
     Requested,
     /// Scheduler: nothing; threads sleep under it, so that no wake-up is lost.

@@ -277,7 +277,7 @@ impl AppendFile for KernelAppendFile {
         self.guarded(Self::flush_buffer)
     }
 
-    fn settle(&mut self, most: usize) -> Result<()> {
+    fn wait_for_writes(&mut self, most: usize) -> Result<()> {
         self.guarded(|f| f.wait_behind(most))
     }
 

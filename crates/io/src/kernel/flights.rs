@@ -44,7 +44,7 @@ impl RingEvent {
 }
 
 /// A transfer in flight.
-pub(super) trait Flight {
+pub(super) trait RingTransfer {
     /// The completed transfer.
     type Done;
 
@@ -67,7 +67,7 @@ pub(super) enum Kind {
 }
 
 /// Transfers in flight; see the module.
-pub(super) struct Flights<F: Flight> {
+pub(super) struct RingTransfers<F: RingTransfer> {
     ring: Owned<IoUring>,
     broken: bool,
     polled: bool,
@@ -82,14 +82,14 @@ pub(super) struct Flights<F: Flight> {
     armed: bool,
 }
 
-impl<F: Flight> Flights<F> {
-    pub(super) fn new(kind: Kind) -> std::io::Result<Flights<F>> {
+impl<F: RingTransfer> RingTransfers<F> {
+    pub(super) fn new(kind: Kind) -> std::io::Result<RingTransfers<F>> {
         let event = if kind == Kind::Woken { Some(RingEvent::new()?) } else { None };
         let ring = match kind {
             Kind::Polled => calls::ring_setup_polled(DEPTH as u32),
             _ => calls::ring_setup(DEPTH as u32 + 1),
         };
-        Ok(Flights {
+        Ok(RingTransfers {
             ring: Owned::new(ring?),
             broken: false,
             polled: kind == Kind::Polled,
@@ -190,7 +190,7 @@ impl<F: Flight> Flights<F> {
         let of = self.pushed.iter().find_map(|&n| self.flying.get(n as usize)?.as_ref());
         let of = of.or_else(|| self.flying.iter().flatten().next().filter(|_| self.event.is_none()));
         let event = self.event.as_ref().map(|event| event.0.as_fd());
-        match of.map(Flight::fd).or(event) {
+        match of.map(RingTransfer::fd).or(event) {
             Some(fd) => calls::ring_submit(&self.ring, fd, waits_for),
             None => Ok(0),
         }
@@ -278,7 +278,7 @@ impl<F: Flight> Flights<F> {
     }
 }
 
-impl<F: Flight> Drop for Flights<F> {
+impl<F: RingTransfer> Drop for RingTransfers<F> {
     fn drop(&mut self) {
         if !self.is_here() {
             return;

@@ -5,10 +5,10 @@
 //! is zeroed in advance. Plain reads finish incomplete reads of the ring.
 
 use super::calls;
-use super::flights::{Flight, Flights, Kind, RingEvent};
+use super::flights::{Kind, RingEvent, RingTransfer, RingTransfers};
 use super::read::{Bounce, KernelReadFile};
 use super::uring::READ_LEN_MAX;
-use crate::read_queue::{Asked, Completed};
+use crate::read_queue::{Completed, QueuedRead};
 use crate::{ReadBegun, ReadFile};
 use io_uring::{opcode, types};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -17,11 +17,11 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Queue of reads in a ring; see the module.
-pub(crate) struct RingQueue(Flights<Flying>);
+pub(crate) struct RingQueue(RingTransfers<Flying>);
 
 /// A read in flight.
 struct Flying {
-    asked: Asked,
+    asked: QueuedRead,
     into: Target,
     timed: Option<Timed>,
 }
@@ -70,7 +70,7 @@ impl Flying {
     }
 }
 
-impl Flight for Flying {
+impl RingTransfer for Flying {
     type Done = Completed;
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -82,7 +82,7 @@ impl Flight for Flying {
         // A plain read repeats a refused one, and gives the error.
         let read = |result| calls::ring_read(self.fd(), offset, len, result).unwrap_or(0);
         let done = result.map_or(0, read);
-        let Asked { file, offset, len, token, .. } = &self.asked;
+        let QueuedRead { file, offset, len, token, .. } = &self.asked;
         let file = as_kernel_file(&**file).unwrap_or_else(|| unreachable!("it was one when it was taken"));
         let read = match self.into {
             Target::Pages(bounce) => file.finish_pages((*offset, *len), bounce, done),
@@ -103,7 +103,7 @@ fn as_kernel_file(file: &dyn crate::ReadFile) -> Option<&KernelReadFile> {
 
 impl RingQueue {
     pub(super) fn new() -> std::io::Result<RingQueue> {
-        Ok(RingQueue(Flights::new(Kind::Woken)?))
+        Ok(RingQueue(RingTransfers::new(Kind::Woken)?))
     }
 
     /// Returns the event that wakes a waiter of the ring.
@@ -112,7 +112,7 @@ impl RingQueue {
     }
 
     /// Takes a read, unless the ring is full or broken.
-    pub(crate) fn push(&mut self, asked: Asked) -> Result<(), Asked> {
+    pub(crate) fn push(&mut self, asked: QueuedRead) -> Result<(), QueuedRead> {
         if !self.0.has_room() {
             return Err(asked);
         }

@@ -248,7 +248,7 @@ fn background_batches_return_the_file_contents() {
 fn a_failure_in_a_batch_affects_only_its_reads() {
     let sim = SimEnv::new(1);
     let files = files(&sim.env(), Path::new("/files"), Access::Direct);
-    let at = |offset| Asked::new((&files[0].0, offset, 10), offset);
+    let at = |offset| QueuedRead::new((&files[0].0, offset, 10), offset);
     let done = read_together([1, LEN, 2, LEN - 5, 3].map(at).into(), read_by_file);
     let told: Vec<_> = done.iter().map(|done| (done.token, done.read.is_ok())).collect();
     assert_eq!(told, [(1, true), (LEN, false), (2, true), (LEN - 5, false), (3, true)]);

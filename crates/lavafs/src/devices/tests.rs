@@ -5,9 +5,9 @@ use io::{AlignedBuf, Priority};
 
 const BLOCK: usize = 4096;
 
-fn pair(sim: &SimEnv) -> Ground {
+fn pair(sim: &SimEnv) -> VolumeDevices {
     let device = |name| sim.device(name, 64 * BLOCK as u64).unwrap();
-    Ground::two(device("/fast"), device("/large"))
+    VolumeDevices::two(device("/fast"), device("/large"))
 }
 
 fn block(fill: u8) -> AlignedBuf {
@@ -40,7 +40,7 @@ fn offsets_select_the_device_and_position() {
     assert_eq!([found("/fast", 3), found("/large", 3)], [1, 0]);
     sim.lengthen_device("/fast", 99 * BLOCK as u64).unwrap();
     ground.measure().unwrap();
-    assert_eq!(ground.device(Role::Speed).len(), 99 * BLOCK as u64);
+    assert_eq!(ground.device(Role::Fast).len(), 99 * BLOCK as u64);
     assert_eq!(ground.roles().collect::<Vec<_>>(), Role::ALL);
     let e = ground.all.clone().queue(Completions::Simulated).unwrap_err();
     assert_eq!(
@@ -59,7 +59,7 @@ fn only_requested_dirty_devices_are_synced() {
     ground.sync_of(Roles::ALL).unwrap();
     assert_eq!(syncs(), [1, 1], "nothing was written since");
     ground.write_at(block(1).as_slice(), SECOND_OFFSET).unwrap();
-    ground.sync_of(Roles::only(Role::Speed)).unwrap();
+    ground.sync_of(Roles::only(Role::Fast)).unwrap();
     assert_eq!(syncs(), [1, 1], "nobody asked for that device");
     ground.write_scratch(b"x", 0).unwrap();
     ground.sync().unwrap();

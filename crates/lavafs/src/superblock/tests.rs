@@ -25,7 +25,7 @@ fn sample_of(role: Role) -> Superblock {
     let mut two = Superblock { version: VERSION_OF_TWO, ..sample() };
     two.devices.records.push(DeviceRecord { uid: Uid::from_words(7, 7), blocks: 500 });
     let (session, previous) = (Uid::from_words(8, 9), Uid::from_words(10, 11));
-    two.devices.bond = Some(Bond { role, session, previous, mounts: 77 });
+    two.devices.bond = Some(DevicePairing { role, session, previous, mounts: 77 });
     if role == Role::Capacity {
         two.dump.clear();
     }
@@ -75,7 +75,7 @@ fn numbers_that_no_release_writes_are_refused() {
         |s| s.dump[0] = Extent::new(1 << 31, 1),
     ];
     for (n, edit) in edits.into_iter().enumerate() {
-        let mut s = sample_of(Role::Speed);
+        let mut s = sample_of(Role::Fast);
         edit(&mut s);
         assert!(Superblock::decode(&s.encode(0), 0).unwrap_err().is_corruption(), "edit {n} of two");
     }
@@ -143,7 +143,7 @@ fn invalid_superblock_fields_are_refused() {
     let one = cases.map(|(at, field, told)| (sample(), at, field, told));
     let two =
         [(76, 1u32, "a volume of format 3 with 1 devices"), (704, 2, "a device has the unknown role 2")]
-            .map(|(at, field, told)| (sample_of(Role::Speed), at, field, told));
+            .map(|(at, field, told)| (sample_of(Role::Fast), at, field, told));
     for (of, at, field, told) in one.into_iter().chain(two) {
         let e = Superblock::decode(&resealed(&of, at, &field.to_le_bytes()), 0).unwrap_err();
         assert!(e.message().starts_with(told), "{told}: {e}");

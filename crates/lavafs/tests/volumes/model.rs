@@ -161,7 +161,7 @@ impl World {
             expected_len: [0, 0, 30_000, 1 << 40][self.rng.below(4) as usize],
             write_buffer_len: BLOCK,
             exact: self.rng.one_in(3),
-            placement: [Placement::ByName, Placement::Speed, Placement::Capacity]
+            placement: [Placement::ByName, Placement::Fast, Placement::Capacity]
                 [self.aside.below(3) as usize],
             ..CreateOptions::default()
         };

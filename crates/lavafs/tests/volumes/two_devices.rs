@@ -80,7 +80,7 @@ fn file_names_and_options_select_the_device() {
         ("/000000000001.log", Placement::ByName, [4, 0]),
         ("/MANIFEST-000000000002", Placement::ByName, [4, 0]),
         ("/000000000003.ksst", Placement::ByName, [0, 4]),
-        ("/000000000004.ksst", Placement::Speed, [4, 0]),
+        ("/000000000004.ksst", Placement::Fast, [4, 0]),
         ("/000000000005.log", Placement::Capacity, [0, 4]),
     ];
     for (path, placement, blocks) in cases {
@@ -154,7 +154,7 @@ fn a_full_device_falls_over_to_the_other_until_both_are_full() {
         full[0] |= blocks[1] > 0;
         assert!(full[0] || blocks[1] == 0, "the speed device is used up first: {path} has {blocks:?}");
     }
-    let (speed, capacity) = (of(&fs, Role::Speed), of(&fs, Role::Capacity));
+    let (speed, capacity) = (of(&fs, Role::Fast), of(&fs, Role::Capacity));
     assert!(speed.available_bytes + capacity.available_bytes < 8 * BLOCK, "{speed:?} {capacity:?}");
     assert!(capacity.fallen_over_bytes >= 200 * BLOCK, "{capacity:?}");
     assert_eq!(speed.fallen_over_bytes, 0);
@@ -185,7 +185,7 @@ fn capacity_device_files_fall_over_to_the_speed_device() {
     let blocks = on(&fs, "/table");
     assert!(blocks[0] > 40 && blocks[1] > 150, "{blocks:?}");
     assert!(is_whole(&fs, "/table", 220 * BLOCK));
-    assert_eq!(of(&fs, Role::Speed).fallen_over_bytes, blocks[0] * BLOCK);
+    assert_eq!(of(&fs, Role::Fast).fallen_over_bytes, blocks[0] * BLOCK);
     assert_eq!(write(&fs, "/more", 300 * BLOCK).unwrap_err().kind(), ErrorKind::NoSpace);
     fs.remove(Path::new("/more")).unwrap();
     fs.remove(Path::new("/table")).unwrap();
@@ -321,7 +321,7 @@ fn each_device_grows_by_itself() {
             (of(&fs, role).total_bytes, of(&fs, role.other()).total_bytes),
             (333 * BLOCK, 200 * BLOCK)
         );
-        let path = if role == Role::Speed { "/1.log" } else { "/1" };
+        let path = if role == Role::Fast { "/1.log" } else { "/1" };
         write(&fs, path, 200 * BLOCK).unwrap();
         assert_eq!(on(&fs, path)[role as usize], 200, "it reaches into the new blocks");
         fs.compact_journal().unwrap();

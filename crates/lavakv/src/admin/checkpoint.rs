@@ -9,10 +9,10 @@
 //! becomes a store. Before a file gets a second link, the manifest durably marks it as shared,
 //! because holes must never be punched into it.
 //!
-//! A secondary engine with a lane of its own ([`store::guest`]) keeps its files unchanged
-//! meanwhile, and adds its lane as of the freeze. So a batch of both engines is in the copy
-//! completely or not at all. A lane cannot be copied without its engine, so the checkpoint then
-//! fails.
+//! A secondary engine with a lane of its own ([`store::secondary_engine`]) keeps its files
+//! unchanged meanwhile, and adds its lane as of the freeze. So a batch of both engines is in the
+//! copy completely or not at all. A lane cannot be copied without its engine, so the checkpoint
+//! then fails.
 
 use crate::admin::flush::{freeze_all_and, wait_flushed};
 use crate::files::data_file::DataFile;
@@ -25,8 +25,8 @@ use std::path::Path;
 use std::sync::Arc;
 use store::commit::Lane;
 use store::copy::Copy;
-use store::guest::Held;
 use store::manifest::EngineId;
+use store::secondary_engine::CopyHold;
 use version::{Edit, Record, State};
 
 /// Makes a checkpoint. `one_at_a_time`: locked while the names of a checkpoint are made durable,
@@ -40,9 +40,9 @@ pub(crate) fn checkpoint(
     Copy::check_vacant(&jobs.context.env, dir)?;
     check_log_of_others(jobs, &jobs.files.manifest.state())?;
     let copy = Copy::begin(jobs.context.store(), one_at_a_time, dir, cancel)?;
-    let mut guest = jobs.log.guest().map(|guest| guest.hold(cancel)).transpose()?;
+    let mut secondary = jobs.log.secondary().map(|secondary| secondary.hold(cancel)).transpose()?;
     // The reference to the state pins its tables until they are linked.
-    let state = state_at_one_sequence(jobs, one_at_a_time, guest.as_deref_mut(), cancel)?;
+    let state = state_at_one_sequence(jobs, one_at_a_time, secondary.as_deref_mut(), cancel)?;
     check_log_of_others(jobs, &state)?;
     let access = jobs.context.options.access;
     for family in state.families.values() {
@@ -54,7 +54,7 @@ pub(crate) fn checkpoint(
     for (_, _, file) in state.store.engines.files() {
         copy.link(&file.to_string(), access)?;
     }
-    let groups = guest.map_or_else(|| Ok(Vec::new()), |guest| guest.copy(&copy, &state.store))?;
+    let groups = secondary.map_or_else(|| Ok(Vec::new()), |secondary| secondary.copy(&copy, &state.store))?;
     // The copy has a single tier. `state` pins the files until the end.
     let moved = state.to_directory();
     let copied = if moved.0.is_empty() { state.clone() } else { state.apply(moved)? };
@@ -65,7 +65,7 @@ pub(crate) fn checkpoint(
 /// and the records lane only with its engine.
 fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
     let of_lane = state.store.log_groups.values().any(|group| group.lane != Lane::FIRST);
-    let of_lane = of_lane && jobs.log.guest().is_none();
+    let of_lane = of_lane && jobs.log.secondary().is_none();
     if !of_lane && !jobs.log.reader().in_use().iter().any(|group| other_engines::need(&state.store, group)) {
         return Ok(());
     }
@@ -82,7 +82,7 @@ fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
 fn state_at_one_sequence(
     jobs: &Arc<Jobs>,
     one_at_a_time: &Mutex<(), rank::Checkpoint>,
-    guest: Option<&mut (dyn Held + 'static)>,
+    secondary: Option<&mut (dyn CopyHold + 'static)>,
     cancel: Option<&Cancel>,
 ) -> Result<State> {
     let _one_at_a_time = lock(one_at_a_time);
@@ -90,8 +90,8 @@ fn state_at_one_sequence(
     let upto = freeze_all_and(jobs, |upto| {
         jobs.tree.together.set_flush_ceiling(upto);
         // Embedded batches are appended under the same lock: those up to here are in both parts.
-        if let Some(guest) = guest {
-            guest.mark();
+        if let Some(secondary) = secondary {
+            secondary.mark();
         }
     })?;
     jobs.context.signals.notify_work();

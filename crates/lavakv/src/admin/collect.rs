@@ -11,12 +11,12 @@
 
 use crate::admin::wait::{wait_for_jobs, wait_given_up};
 use crate::context::Context;
-use crate::context::drain::Drain;
+use crate::context::drain::DrainRates;
 use crate::plan::collection;
 use crate::plan::facts::{Facts, FamilyFacts};
 use crate::plan::requests::{Caller, Exposed, GcGoal, GcRequest};
 use crate::work::jobs::Jobs;
-use crate::work::jobs::seen::Seen;
+use crate::work::jobs::plan_snapshot::PlanSnapshot;
 use base::sync::{lock, rank};
 use base::{Error, ErrorKind, HashMap, HashSet, Result};
 use lsm::TableSource;
@@ -175,7 +175,7 @@ impl ProgressReporter<'_> {
         }
         self.told = Some((ended, now_ns));
         let set = lock(&self.jobs.in_progress).as_plans_see_it();
-        let seen = Seen::new(self.jobs, &set);
+        let seen = PlanSnapshot::new(self.jobs, &set);
         let (plan, exposed) = (plan_with(&seen, self.goal, &mut |_, _| 0), exposed(&seen));
         let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(&seen));
         let [collections, _, read_bytes, written_bytes, freed_bytes] =
@@ -278,7 +278,7 @@ fn is_met(jobs: &Jobs, request: GcGoal) -> Result<bool> {
     if set.running.collections > 0 {
         return Ok(false);
     }
-    let seen = Seen::new(jobs, &set);
+    let seen = PlanSnapshot::new(jobs, &set);
     if has_claimed(&seen, request) {
         return Ok(false);
     }
@@ -312,7 +312,7 @@ fn next<'a>(
 pub(crate) fn plan(jobs: &Jobs, request: &GcRequest) -> Result<GcPlan> {
     request.check()?;
     let set = lock(&jobs.in_progress).as_plans_see_it();
-    let seen = Seen::new(jobs, &set);
+    let seen = PlanSnapshot::new(jobs, &set);
     let open = |file: &FileMeta| jobs.files.tables.table(file);
     let mut forecast = LookupForecast::new(jobs.context.options.cache_bytes as u64);
     let mut beside_inputs = |family: &FamilyFacts, gc: &Gc| {
@@ -375,7 +375,7 @@ fn planned_gc(family: &str, gc: &Gc, beside_inputs: u64) -> PlannedGc {
 #[must_use = "collection goes on when it is dropped"]
 pub struct GcPause {
     context: Weak<Context>,
-    drain: Weak<Drain>,
+    drain: Weak<DrainRates>,
 }
 
 impl GcPause {

@@ -16,7 +16,7 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
         jobs.context.stats.wal_bytes_written.set(w.written_bytes);
         jobs.context.stats.wal_bytes_skipped.set(w.skipped_bytes);
         jobs.context.stats.wal_syncs.set(w.durable_writes + w.syncs);
-        jobs.context.stats.wal_writes_at_once.set(w.writes_at_once);
+        jobs.context.stats.wal_loggers.set(w.writes_at_once);
         jobs.context.stats.wal_loggers_tried.set(w.loggers_tried);
         jobs.context.stats.wal_loggers_kept.set(w.loggers_kept);
     }

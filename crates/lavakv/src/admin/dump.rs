@@ -27,13 +27,13 @@ const MANIFEST_LEN_MAX: usize = 1 << 30;
 pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Result<()> {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     match names::parse(name) {
-        Some(FileKind::Ksst(number) | FileKind::SpeedKsst(number)) => {
+        Some(FileKind::Ksst(number) | FileKind::FastKsst(number)) => {
             let file = env.fs.open(path, Access::Buffered)?;
             let uid = table::footer::uid_of(&*file)?;
             let table = Ksst::open(file, number, uid, None, Arc::new(cache::Cache::new(0)))?;
             table::dump::dump(&table, DumpOptions { entries }, out)
         }
-        Some(FileKind::Vsst(number) | FileKind::SpeedVsst(number)) => {
+        Some(FileKind::Vsst(number) | FileKind::FastVsst(number)) => {
             dump_values(env.fs.open(path, Access::Buffered)?, number, entries, out)
         }
         Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_)) => {

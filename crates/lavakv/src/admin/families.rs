@@ -77,7 +77,7 @@ pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
 /// Returns the writer lock, so that no write can encounter a partly created or dropped family.
 fn enter(jobs: &Arc<Jobs>) -> Result<MutexGuard<'_, Writer>> {
     let writer = jobs.writes.memtables.lock();
-    jobs.writes.memtables.settle();
+    jobs.writes.memtables.wait_for_inserts();
     jobs.context.health.check()?;
     Ok(writer)
 }

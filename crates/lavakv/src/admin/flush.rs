@@ -28,7 +28,7 @@ pub(crate) fn freeze_all(jobs: &Arc<Jobs>) -> Result<SeqNo> {
 pub(crate) fn freeze_all_and(jobs: &Arc<Jobs>, then: impl FnOnce(SeqNo)) -> Result<SeqNo> {
     let mut writer = jobs.writes.memtables.lock();
     jobs.context.health.check()?;
-    jobs.writes.memtables.settle();
+    jobs.writes.memtables.wait_for_inserts();
     jobs.writes.memtables.freeze_all(&mut writer);
     let upto = jobs.tree.snapshots.visible();
     then(upto);

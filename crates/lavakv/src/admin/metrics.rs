@@ -146,7 +146,7 @@ fn put_space(page: &mut Page, space: &Space) {
         oldest_snapshot_ns,
         available_bytes,
         speed,
-        speed_levels_milli: _, // A gauge of the statistics.
+        fast_tier_levels_milli: _, // A gauge of the statistics.
         limit_bytes,
         reserve_bytes,
         rest,
@@ -201,19 +201,19 @@ fn put_limit(page: &mut Page, limit_bytes: u64, reserve_bytes: u64) {
 }
 
 /// Appends the metrics of the fast tier, if there is one.
-fn put_speed(page: &mut Page, speed: Option<&store::speed::SpeedSpace>) {
-    let of = |bytes: fn(&store::speed::SpeedSpace) -> u64| {
+fn put_speed(page: &mut Page, speed: Option<&store::fast_tier::FastTierSpace>) {
+    let of = |bytes: fn(&store::fast_tier::FastTierSpace) -> u64| {
         speed.into_iter().map(move |speed| (Vec::new(), Value::Count(bytes(speed))))
     };
-    page.gauges("speed_disk_bytes", "Bytes of the store on its fast tier.", of(|speed| speed.bytes));
-    page.gauges("speed_disk_table_bytes", "Bytes of tables on the fast tier.", of(|speed| speed.table_bytes));
+    page.gauges("fast_tier_bytes", "Bytes of the store on its fast tier.", of(|speed| speed.bytes));
+    page.gauges("fast_tier_table_bytes", "Bytes of tables on the fast tier.", of(|speed| speed.table_bytes));
     page.gauges(
-        "speed_disk_value_bytes",
+        "fast_tier_value_bytes",
         "Bytes of value files on the fast tier.",
         of(|speed| speed.value_bytes),
     );
     page.gauges(
-        "speed_disk_available_bytes",
+        "fast_tier_available_bytes",
         "Bytes still free on the fast tier.",
         of(|speed| speed.available_bytes),
     );
@@ -378,7 +378,7 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
 const GAUGES: [(&str, &str); 15] = [
     ("format", "format"),
     ("format_newest", "format_newest"),
-    ("speed_levels_milli", "speed_levels_milli"),
+    ("fast_tier_levels_milli", "fast_tier_levels_milli"),
     ("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"),
     ("io_budget_bytes_per_s", "io_budget_bytes_per_second"),
     ("io_depth_milli", "io_depth_milli"),
@@ -387,7 +387,7 @@ const GAUGES: [(&str, &str); 15] = [
     ("io_read_mib_ns", "io_read_mib_seconds"),
     ("io_read_gap_bytes", "io_read_gap_bytes"),
     ("io_read_window_bytes", "io_read_window_bytes"),
-    ("wal_writes_at_once", "wal_writes_at_once"),
+    ("wal_loggers", "wal_loggers"),
     ("io_priority_refused", "io_priority_refused"),
     ("scrub_files_left", "scrub_files_left"),
     ("requests_in_flight", "requests_in_flight"),

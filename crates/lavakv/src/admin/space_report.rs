@@ -9,10 +9,10 @@ use crate::files::data_file::DataFile;
 use crate::tree::family::{Family, ReadState};
 use crate::work::jobs::Jobs;
 use base::{HashMap, Result};
-use hidden::Hidden;
+use hidden::UnexposedEstimate;
 use lsm::TableSource;
 use std::sync::Arc;
-use store::speed::SpeedSpace;
+use store::fast_tier::FastTierSpace;
 use version::names::{self, FileKind};
 use wal::{Lane, PriorGroup};
 
@@ -93,11 +93,12 @@ pub struct Space {
     /// Free bytes on the volume of the store's directory.
     pub available_bytes: u64,
     /// The fast tier, if the store has one: its part of `total_bytes`.
-    pub speed: Option<SpeedSpace>,
-    /// Levels on the fast tier, in thousandths: [`crate::ExpertOptions::speed_levels`], or the
-    /// current value of [`crate::ExpertOptions::speed_moving`] in this process. `None`: there is no
-    /// fast tier, or the store is open for reading only, so that only the writing process knows.
-    pub speed_levels_milli: Option<u32>,
+    pub speed: Option<FastTierSpace>,
+    /// Levels on the fast tier, in thousandths: [`crate::ExpertOptions::fast_tier_levels`], or the
+    /// current value of [`crate::ExpertOptions::fast_tier_adaptive`] in this process. `None`: there
+    /// is no fast tier, or the store is open for reading only, so that only the writing process
+    /// knows.
+    pub fast_tier_levels_milli: Option<u32>,
     /// Maximum total size of the files: the limit, or the space available on the volume if that is
     /// less. 0: there is no limit, and the volume is not nearly full.
     pub limit_bytes: u64,
@@ -193,7 +194,7 @@ impl FamilySpace {
 
     /// Adds the unexposed garbage. `kept_bytes`: records of versions kept only for snapshots,
     /// present or past.
-    fn with_hidden(self, hidden: &Hidden<'_>, kept_bytes: u64) -> FamilySpace {
+    fn with_hidden(self, hidden: &UnexposedEstimate<'_>, kept_bytes: u64) -> FamilySpace {
         let bounds = hidden.bounds(None);
         let max = bounds.records_max;
         let min = kept_bytes.min(max);
@@ -304,7 +305,7 @@ pub(crate) fn known_space(jobs: &Jobs) -> Result<Space> {
     let families = jobs.tree.families.all();
     for family in &families {
         let read_state = family.read_state();
-        let hidden = Hidden::of(&read_state)?;
+        let hidden = UnexposedEstimate::of(&read_state)?;
         holders::estimate_hidden(&hidden, &mut readers);
         let kept = jobs.tree.kept.of(holders::tables_of(&read_state));
         let sums = holders::share_out(&kept, &mut readers);
@@ -323,9 +324,9 @@ pub(crate) fn known_space(jobs: &Jobs) -> Result<Space> {
         readers.iter().filter(|h| h.kind == HolderKind::Snapshot).map(|h| h.age_ns).max().unwrap_or(0);
     out.holders = readers;
     out.available_bytes = jobs.context.env.fs.space(&jobs.context.dir)?.available;
-    out.speed = SpeedSpace::of(&jobs.context.env, &jobs.context.dir)?;
+    out.speed = FastTierSpace::of(&jobs.context.env, &jobs.context.dir)?;
     let is_placing = out.speed.is_some() && !out.is_read_only;
-    out.speed_levels_milli = is_placing.then(|| jobs.tree.speed.pointer(&jobs.context.options));
+    out.fast_tier_levels_milli = is_placing.then(|| jobs.tree.speed.pointer(&jobs.context.options));
     out.limit_bytes = if jobs.space.is_limited() { jobs.space.limit_bytes() } else { 0 };
     out.reserve_bytes = jobs.space.reserve_bytes();
     out.rest = RestReport::of(jobs);
@@ -346,20 +347,20 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
     for entry in &entries {
         let bytes = entry.allocated;
         let owner = match names::parse(&entry.name) {
-            Some(FileKind::Ksst(n) | FileKind::SpeedKsst(n)) if state.place_of(n).is_some() => {
+            Some(FileKind::Ksst(n) | FileKind::FastKsst(n)) if state.place_of(n).is_some() => {
                 &mut out.table_bytes
             }
-            Some(FileKind::Vsst(n) | FileKind::SpeedVsst(n)) if state.place_of(n).is_some() => {
+            Some(FileKind::Vsst(n) | FileKind::FastVsst(n)) if state.place_of(n).is_some() => {
                 &mut out.value_bytes
             }
-            Some(FileKind::Ksst(n) | FileKind::SpeedKsst(n) | FileKind::Vsst(n) | FileKind::SpeedVsst(n))
+            Some(FileKind::Ksst(n) | FileKind::FastKsst(n) | FileKind::Vsst(n) | FileKind::FastVsst(n))
                 if listed.contains(&n) =>
             {
                 obsolete.insert(n, bytes);
                 &mut out.pinned_bytes
             }
             Some(FileKind::Vsst(n)) if segments.contains(&n) => &mut out.value_bytes,
-            Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::SpeedVsst(_)) => {
+            Some(FileKind::Ksst(_) | FileKind::FastKsst(_) | FileKind::Vsst(_) | FileKind::FastVsst(_)) => {
                 &mut out.job_bytes
             }
             // Other lanes belong to other engines.
@@ -375,13 +376,13 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
                 | FileKind::CurrentCopy
                 | FileKind::CurrentCopyTemp
                 | FileKind::Unfinished
-                | FileKind::Speed,
+                | FileKind::FastTier,
             ) => &mut out.manifest_bytes,
             Some(FileKind::StagingTemp(0)) => &mut out.wal_bytes,
             Some(FileKind::Engine { .. } | FileKind::LaneStaging(_) | FileKind::StagingTemp(_)) => {
                 &mut out.engines_bytes
             }
-            Some(FileKind::Lock | FileKind::SpeedLock) | None => &mut out.other_bytes,
+            Some(FileKind::Lock | FileKind::FastLock) | None => &mut out.other_bytes,
         };
         *owner += bytes;
         out.total_bytes += bytes;

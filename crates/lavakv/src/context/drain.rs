@@ -11,7 +11,7 @@ const FLUSH_END_PART: u64 = 8;
 
 /// Rates shared by all families. See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Drain {
+pub(crate) struct DrainRates {
     /// Flush rate, in bytes of memtables.
     pub flush: Rate,
     /// Rate of bytes freed by collections.
@@ -26,7 +26,7 @@ pub(crate) struct Drain {
     gc_pauses: AtomicUsize,
 }
 
-impl Drain {
+impl DrainRates {
     /// Records the start of a flush of so many bytes.
     pub fn flush_begins(&self, now_ns: u64, bytes: u64) {
         self.flush_bytes.store(bytes, Ordering::Relaxed);

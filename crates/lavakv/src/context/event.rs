@@ -76,7 +76,7 @@ pub struct DamagedFile {
 
 /// Reason for a change of the levels on the fast tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpeedMove {
+pub enum FastTierChangeReason {
     /// Work on the capacity tier waits longer than it would on the fast tier.
     CapacityIsBusy,
     /// Work on the fast tier waits longer than it would on the capacity tier, or delays the log.
@@ -149,13 +149,13 @@ pub enum Event {
         /// The damage, and its locations.
         errors: Vec<Error>,
     },
-    /// The levels on the fast tier have changed (`ExpertOptions::speed_moving`).
-    SpeedLevels {
+    /// The levels on the fast tier have changed (`ExpertOptions::fast_tier_adaptive`).
+    FastTierLevelsChanged {
         /// Levels on the fast tier, from level 0 on, in thousandths: 2,500 is the first two levels
         /// and half of the tables of the next.
         milli: u32,
         /// Reason for the change.
-        why: SpeedMove,
+        why: FastTierChangeReason,
     },
     /// The descriptor limit of the process is too low for [`crate::Options::open_files_max`]. Sent
     /// once, when the store is opened.

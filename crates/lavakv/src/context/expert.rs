@@ -72,36 +72,37 @@ pub struct ExpertOptions {
     /// most once a second. Default: true.
     pub checkpoint_requests: bool,
     /// Number of levels, from level 0 on, whose new tables are created on the fast tier
-    /// ([`crate::Options::speed`]), at most 7. The log has priority there: `wal_bytes_max` and a
-    /// quarter more. Tables that do not fit are created on the capacity tier, and counted
-    /// ([`crate::Statistics::speed_tables_elsewhere`]). A table stays on its tier until it is
+    /// ([`crate::Options::fast_tier`]), at most 7. The log has priority there: `wal_bytes_max` and
+    /// a quarter more. Tables that do not fit are created on the capacity tier, and counted
+    /// ([`crate::Statistics::fast_tier_tables_elsewhere`]). A table stays on its tier until it is
     /// compacted. Default: 0, none.
-    pub speed_levels: usize,
+    pub fast_tier_levels: usize,
     /// Bound on separated values on the fast tier, bytes: files of hot values, which a flush
     /// separates from all others if keys are skewed. A file begins there if a complete one fits
     /// within the bound, and beside log and tables. Otherwise it begins on the capacity tier, and
-    /// is counted ([`crate::Statistics::speed_values_elsewhere`]). Values that survive a collection
-    /// go to the capacity tier. A file stays on its tier until it is collected. A store without a
-    /// fast tier refuses a bound above 0. Default: 0, none.
-    pub speed_values_bytes_max: u64,
+    /// is counted ([`crate::Statistics::fast_tier_values_elsewhere`]). Values that survive a
+    /// collection go to the capacity tier. A file stays on its tier until it is collected. A store
+    /// without a fast tier refuses a bound above 0. Default: 0, none.
+    pub fast_tier_values_bytes_max: u64,
     /// Writes all flushed values to the fast tier first, within
-    /// [`speed_values_bytes_max`](ExpertOptions::speed_values_bytes_max). Once half of the bound is
-    /// used, survivors of a collection go to the capacity tier: values that are overwritten sooner
-    /// never do. The option suits a fast tier with room for a good part of the bytes written
-    /// between two overwrites of a key. Values not known to be hot leave a quarter of the bound to
-    /// hot ones. Long-lived values go to the capacity tier once they use more than five eighths of
-    /// the bound ([`crate::Statistics::speed_values_moved_down`]), or after the option is disabled.
-    /// Default: false, hot values only.
-    pub speed_values_fresh: bool,
+    /// [`fast_tier_values_bytes_max`](ExpertOptions::fast_tier_values_bytes_max). Once half of the
+    /// bound is used, survivors of a collection go to the capacity tier: values that are
+    /// overwritten sooner never do. The option suits a fast tier with room for a good part of the
+    /// bytes written between two overwrites of a key. Values not known to be hot leave a quarter of
+    /// the bound to hot ones. Long-lived values go to the capacity tier once they use more than
+    /// five eighths of the bound ([`crate::Statistics::fast_tier_values_moved_down`]), or after the
+    /// option is disabled. Default: false, hot values only.
+    pub fast_tier_values_flushed: bool,
     /// Derives the number of levels on the fast tier from measured waits, up to
-    /// [`speed_levels`](ExpertOptions::speed_levels). The store begins with only the log there, and
-    /// moves tables between the tiers while it is open. With `speed_levels` 0 all tables go to the
-    /// capacity tier. Default: false, new tables of all these levels are created on the fast tier.
-    pub speed_moving: bool,
+    /// [`fast_tier_levels`](ExpertOptions::fast_tier_levels). The store begins with only the log
+    /// there, and moves tables between the tiers while it is open. With `fast_tier_levels` 0 all
+    /// tables go to the capacity tier. Default: false, new tables of all these levels are created
+    /// on the fast tier.
+    pub fast_tier_adaptive: bool,
     /// Interval between two decisions on the levels of the fast tier. Default: 1 s; less is for
     /// tests.
     #[doc(hidden)]
-    pub speed_look: Duration,
+    pub fast_tier_interval: Duration,
     /// First sequence number, file number, log group and log page of a **new** store, 1 to 2^48.
     /// For tests that cross 2^32. Default: 1.
     pub first_number: u64,
@@ -126,11 +127,11 @@ impl Default for ExpertOptions {
             buffered_age_ms_max: None,
             scrub_bytes_per_s: 0,
             checkpoint_requests: true,
-            speed_levels: 0,
-            speed_values_bytes_max: 0,
-            speed_values_fresh: false,
-            speed_moving: false,
-            speed_look: Duration::from_secs(1),
+            fast_tier_levels: 0,
+            fast_tier_values_bytes_max: 0,
+            fast_tier_values_flushed: false,
+            fast_tier_adaptive: false,
+            fast_tier_interval: Duration::from_secs(1),
             first_number: 1,
             policies: Policies::default(),
             ablation: Ablation::default(),
@@ -150,8 +151,8 @@ impl ExpertOptions {
             .map_err(beside("log_group_bytes", self.log_group_bytes))?;
         check("async_threads", self.async_threads, 1, 64)?;
         check("compactions_max", self.compactions_max, 0, 64)?;
-        check("speed_levels", self.speed_levels, 0, limits::LEVELS_MAX)?;
-        check("speed_values_bytes_max", self.speed_values_bytes_max, 0, 1 << 50)?;
+        check("fast_tier_levels", self.fast_tier_levels, 0, limits::LEVELS_MAX)?;
+        check("fast_tier_values_bytes_max", self.fast_tier_values_bytes_max, 0, 1 << 50)?;
         check("first_number", self.first_number, 1, 1 << 48)?;
         check("read_gap_bytes", self.read_gap_bytes.unwrap_or(0), 0, 1 << 20)?;
         self.loggers.validate()?;
@@ -171,16 +172,16 @@ impl ExpertOptions {
 
     /// Fails if an option needs a fast tier and the store has none.
     pub(crate) fn check_disks(&self, has_speed_disk: bool) -> Result<()> {
-        if self.speed_values_fresh && self.speed_values_bytes_max == 0 {
+        if self.fast_tier_values_flushed && self.fast_tier_values_bytes_max == 0 {
             return Err(Error::invalid(
-                "option speed_values_fresh applies to values on the fast tier: set \
-                 speed_values_bytes_max too",
+                "option fast_tier_values_flushed applies to values on the fast tier: set \
+                 fast_tier_values_bytes_max too",
             ));
         }
-        match self.speed_values_bytes_max > 0 && !has_speed_disk {
-            true => {
-                Err(Error::invalid("option speed_values_bytes_max needs a fast tier: set Options::speed"))
-            }
+        match self.fast_tier_values_bytes_max > 0 && !has_speed_disk {
+            true => Err(Error::invalid(
+                "option fast_tier_values_bytes_max needs a fast tier: set Options::fast_tier",
+            )),
             false => Ok(()),
         }
     }

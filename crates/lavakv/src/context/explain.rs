@@ -1,7 +1,7 @@
 //! The values that the engine derives from the options that are set, and the reasons.
 
 use super::family_options::FamilyOptions;
-use super::fit::Fit;
+use super::fit::SizeReduction;
 use super::options::{Options, SpaceLimit};
 use std::fmt;
 
@@ -101,7 +101,7 @@ impl Options {
     /// println!("{explanation}");
     /// ```
     pub fn explain(&self) -> Explanation {
-        let fit = Fit::to(self, (None, None));
+        let fit = SizeReduction::to(self, (None, None));
         let fitted = fit.store(self);
         let fitted = Options { family: fit.family(&self.family), ..fitted };
         let mut options = self.explain_fit(&fitted);

@@ -23,17 +23,17 @@ const HALVES_MAX: u32 = 16;
 
 /// The number of times that the sizes of the options are halved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fit {
+pub(crate) struct SizeReduction {
     halves: u32,
 }
 
-impl Fit {
+impl SizeReduction {
     /// The strongest reduction: every size at its minimum.
-    pub const SMALLEST: Fit = Fit { halves: HALVES_MAX };
+    pub const SMALLEST: SizeReduction = SizeReduction { halves: HALVES_MAX };
 
     /// Returns the reduction for a store with this much room on its volume, its own files included,
     /// and for the size of the volume. `None`: unknown, treated as unlimited.
-    pub fn to(options: &Options, (volume_bytes, total_bytes): (Option<u64>, Option<u64>)) -> Fit {
+    pub fn to(options: &Options, (volume_bytes, total_bytes): (Option<u64>, Option<u64>)) -> SizeReduction {
         let volume = volume_bytes.unwrap_or(u64::MAX);
         let limit = match options.space_limit {
             Some(SpaceLimit::Bytes(bytes)) => bytes,
@@ -42,8 +42,8 @@ impl Fit {
             }
             Some(SpaceLimit::Ratio(_)) | None => u64::MAX,
         };
-        let fits = |fit: &Fit| fit.overhead_bytes(options) <= volume.min(limit) / OVERHEAD_PART;
-        (0..HALVES_MAX).map(|halves| Fit { halves }).find(fits).unwrap_or(Fit::SMALLEST)
+        let fits = |fit: &SizeReduction| fit.overhead_bytes(options) <= volume.min(limit) / OVERHEAD_PART;
+        (0..HALVES_MAX).map(|halves| SizeReduction { halves }).find(fits).unwrap_or(SizeReduction::SMALLEST)
     }
 
     /// Returns the overhead of an empty store with these sizes.

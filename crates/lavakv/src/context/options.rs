@@ -99,11 +99,11 @@ pub struct Options {
     /// Whether data files and log bypass the page cache. Default: [`Access::Direct`].
     pub access: Access,
     /// Directory of the fast tier: a second disk for the log, for tables of the first
-    /// [`ExpertOptions::speed_levels`] levels, and for [`ExpertOptions::speed_values_bytes_max`] of
-    /// hot values. A store without a fast tier gets it at this open, and from then on opens only
-    /// with it. For a disk with another kind of file system use `Volumes`. Default: none, the log
-    /// is in the directory of the store.
-    pub speed: Option<PathBuf>,
+    /// [`ExpertOptions::fast_tier_levels`] levels, and for
+    /// [`ExpertOptions::fast_tier_values_bytes_max`] of hot values. A store without a fast tier
+    /// gets it at this open, and from then on opens only with it. For a disk with another kind of
+    /// file system use `Volumes`. Default: none, the log is in the directory of the store.
+    pub fast_tier: Option<PathBuf>,
     /// File for the metrics of the open store, in the format of [`crate::Db::metrics`]: replaced
     /// every five seconds, removed at close. A relative path starts at the directory of the store;
     /// `lava stats --prometheus` reads `METRICS` there. Default: none.
@@ -151,7 +151,7 @@ impl Default for Options {
             background_threads: 2,
             open_files_max: 4096,
             access: Access::Direct,
-            speed: None,
+            fast_tier: None,
             metrics_file: None,
             listener: None,
             damaged_files: DamagedFiles::default(),

@@ -4,10 +4,10 @@
 //! deletes. This module adds the outputs of LavaKV's jobs, and so the minimum space of a store.
 
 use crate::context::family_options::FamilyOptions;
-use crate::context::fit::Fit;
+use crate::context::fit::SizeReduction;
 use crate::context::options::{Options, SpaceLimit};
 use base::{Error, Result};
-use store::commit::{Aging, ballast_bytes};
+use store::commit::{Aging, reserved_bytes};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
 
 /// Default maximum age of buffered log pages, milliseconds. File systems lose as much in a power
@@ -53,7 +53,7 @@ impl Options {
 
     /// Returns the maximum size of the tail buffer.
     fn ring_bytes(&self, aging: Aging) -> usize {
-        aging.ring_len(self.expert.log_group_bytes, self.expert.log_group_bytes)
+        aging.tail_buffer_len(self.expert.log_group_bytes, self.expert.log_group_bytes)
     }
 
     /// Returns the part of [`Options::memory_bytes`](field@Options::memory_bytes) for buffered log
@@ -95,7 +95,7 @@ impl Options {
             memtable_bytes: self.memtable_bytes as u64,
             memory_bytes: self.memory_bytes() as u64,
             log_group_bytes: self.expert.log_group_bytes,
-            ballast_bytes: ballast_bytes(self.expert.log_group_bytes),
+            reserved_bytes: reserved_bytes(self.expert.log_group_bytes),
             wal_bytes_max: self.expert.wal_bytes_max(),
         }
     }
@@ -125,7 +125,7 @@ impl Options {
 
 /// Fails if the space limit has no room for the smallest sizes.
 pub(crate) fn leaves_room(options: &Options) -> Result<()> {
-    let needed = Fit::SMALLEST.overhead_bytes(options);
+    let needed = SizeReduction::SMALLEST.overhead_bytes(options);
     match options.space_limit {
         Some(SpaceLimit::Bytes(bytes)) if bytes < needed => Err(Error::invalid(format!(
             "option space_limit = {bytes} bytes is less than the log, the memtables and the reserve of an empty store: \

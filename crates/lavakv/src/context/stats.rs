@@ -56,7 +56,7 @@ counters! {
     /// Data syncs and synchronous writes of the log.
     wal_syncs,
     /// Current maximum of concurrent durable log writes (`loggers`).
-    wal_writes_at_once,
+    wal_loggers,
     /// Number of trials of another maximum of concurrent log writes (`loggers.writes_max` 0).
     wal_loggers_tried,
     /// Number of trials whose maximum of concurrent log writes was kept.
@@ -75,35 +75,35 @@ counters! {
     compactions,
     /// Compactions that only moved a file to the next level.
     compaction_moves,
-    /// Tables created on the fast tier (`speed_levels`).
-    speed_tables,
+    /// Tables created on the fast tier (`fast_tier_levels`).
+    fast_tier_tables,
     /// Tables created on the capacity tier because the fast tier had no room beside the log's
     /// reservation.
-    speed_tables_elsewhere,
-    /// Files of hot values created on the fast tier (`speed_values_bytes_max`).
-    speed_values,
+    fast_tier_tables_elsewhere,
+    /// Files of hot values created on the fast tier (`fast_tier_values_bytes_max`).
+    fast_tier_values,
     /// Files of hot values created on the capacity tier because the fast tier had no room, or their
     /// bound was reached.
-    speed_values_elsewhere,
+    fast_tier_values_elsewhere,
     /// Value files moved to the capacity tier because long-lived values had filled their bound
-    /// (`speed_values_fresh`).
-    speed_values_moved_down,
+    /// (`fast_tier_values_flushed`).
+    fast_tier_values_moved_down,
     /// Times that the fast tier refused a file despite reported free space. For ten seconds after
     /// that only the log uses it.
-    speed_refusals,
+    fast_tier_refusals,
     /// Levels on the fast tier now, in thousandths.
-    speed_levels_milli,
-    /// Times that measurements changed the levels on the fast tier (`speed_moving`).
-    speed_pointer_moves,
+    fast_tier_levels_milli,
+    /// Times that measurements changed the levels on the fast tier (`fast_tier_adaptive`).
+    fast_tier_pointer_moves,
     /// Tables moved to the fast tier, unchanged.
-    speed_tables_moved_up,
+    fast_tier_tables_moved_up,
     /// Tables moved to the capacity tier, unchanged.
-    speed_tables_moved_down,
+    fast_tier_tables_moved_down,
     /// Bytes of tables moved between the tiers.
-    speed_bytes_moved,
+    fast_tier_bytes_moved,
     /// Subcompactions: the pieces of merges, at least one each. Several threads merge several
     /// pieces. Moves have none.
-    compaction_pieces,
+    subcompactions,
     /// Compactions of full lower levels that level 0 waited for (compaction policy `vlsm`).
     compaction_spills,
     /// Compactions of full lower levels that took a file above the overlap target, for lack of a

@@ -119,7 +119,7 @@ pub(crate) fn is_of_reading(error: &Error) -> bool {
 /// name the path there.
 pub(crate) fn kind_of(context: &Context, path: &Path) -> Option<FileKind> {
     let (kind, parent) = (names::parse(path.file_name()?.to_str()?)?, path.parent()?);
-    let is_there = || kind.is_of_speed_disk() && is_on_speed_disk(context, path);
+    let is_there = || kind.is_on_fast_tier() && is_on_speed_disk(context, path);
     (parent == context.dir || is_there()).then_some(kind)
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use store::files::Retired;
 use version::names::FileKind;
-use version::{FileMeta, Place, State, Version, VsstMeta};
+use version::{FileMeta, FileOwner, State, Version, VsstMeta};
 
 /// A data file, as held by a version or by the list of obsolete files.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ impl DataFile {
     /// Finds a live data file by its number. A log group yields `None`.
     pub fn find(state: &State, number: u64) -> Option<DataFile> {
         match state.place_of(number)? {
-            Place::Table { .. } => state.table(number).cloned().map(DataFile::Table),
-            Place::Vsst { family } => {
+            FileOwner::Table { .. } => state.table(number).cloned().map(DataFile::Table),
+            FileOwner::Vsst { family } => {
                 let version = &state.families.get(&family)?.version;
                 version.vssts.get(&number).cloned().map(DataFile::Vsst)
             }

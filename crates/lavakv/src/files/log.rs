@@ -5,16 +5,16 @@
 
 use crate::context::Context;
 use crate::context::event::StallCause;
-use crate::files::Files;
+use crate::files::KvFiles;
 use base::histogram::Distribution;
 use base::sync::OnceLock;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::{Result, SeqNo};
 use std::ops::Deref;
 use std::sync::Arc;
-use store::commit::{LogTerms, Need, TenantId};
-use store::guest::{Copies, GuestTimes, Served};
+use store::commit::{LogGroupPurpose, LogTerms, TenantId};
 use store::manifest::EngineId;
+use store::secondary_engine::{CopySource, GuestTimes, ServingEngine};
 use store::space::SpaceBudget;
 use version::State;
 use wal::{Lane, PreparedGroup, RecoveryReport, Wal};
@@ -30,7 +30,7 @@ pub(crate) struct Log {
     /// The lane of a secondary engine for records, if the store was opened with one.
     records: Option<Arc<store::commit::Log>>,
     /// The secondary engine's part of checkpoints, and its latencies.
-    guest: OnceLock<(Arc<dyn Copies>, GuestTimes)>,
+    secondary: OnceLock<(Arc<dyn CopySource>, GuestTimes)>,
     /// True if the log exceeds its bound: the next write freezes the family that holds its oldest
     /// group.
     over_bound: AtomicBool,
@@ -42,7 +42,7 @@ impl Log {
     pub fn new(
         context: &Arc<Context>,
         space: &Arc<SpaceBudget>,
-        files: &Arc<Files>,
+        files: &Arc<KvFiles>,
         records: Option<LogTerms>,
     ) -> Log {
         let options = &context.options;
@@ -64,7 +64,7 @@ impl Log {
             context: context.clone(),
             space: space.clone(),
             records,
-            guest: OnceLock::new(),
+            secondary: OnceLock::new(),
             over_bound: AtomicBool::new(false),
         }
     }
@@ -80,19 +80,19 @@ impl Log {
     }
 
     /// Registers the secondary engine, once it serves. Called once.
-    pub fn set_guest(&self, served: &Served) {
-        let guest = (served.copies.clone(), served.times.clone());
-        self.guest.set(guest).unwrap_or_else(|_| unreachable!("a store is opened once"));
+    pub fn set_guest(&self, served: &ServingEngine) {
+        let secondary = (served.copies.clone(), served.times.clone());
+        self.secondary.set(secondary).unwrap_or_else(|_| unreachable!("a store is opened once"));
     }
 
     /// Returns the secondary engine's part of checkpoints, if there is one.
-    pub fn guest(&self) -> Option<&Arc<dyn Copies>> {
-        self.guest.get().map(|(copies, _)| copies)
+    pub fn secondary(&self) -> Option<&Arc<dyn CopySource>> {
+        self.secondary.get().map(|(copies, _)| copies)
     }
 
     /// Returns the latencies of the secondary engine's operations, in nanoseconds by name.
     pub fn guest_times(&self) -> Vec<(&'static str, Distribution)> {
-        self.guest.get().map_or_else(Vec::new, |(_, times)| times())
+        self.secondary.get().map_or_else(Vec::new, |(_, times)| times())
     }
 
     /// Returns a lane, if the store was opened with it.
@@ -187,7 +187,7 @@ impl Log {
 
     /// Provides a group for a batch of `batch_len` bytes that fits in none. Records the wait as a
     /// stall.
-    pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
+    pub fn provide(&self, batch_len: usize, need: LogGroupPurpose) -> Result<()> {
         let start_ns = self.context.now_ns();
         let out = self.log.preparation().provide(batch_len, need);
         self.context.record_stall(StallCause::Log, self.context.now_ns() - start_ns);

@@ -9,17 +9,17 @@ use super::log::TENANT;
 use base::{Error, ErrorKind, SeqNo};
 use std::path::Path;
 use store::commit::tenant;
-use store::manifest::{EngineId, State};
+use store::manifest::{EngineId, ManifestState};
 use wal::{PriorGroup, TenantId};
 
 /// Returns the known floors of all other engines. An engine without a floor needs all its records.
-pub(crate) fn floors(state: &State) -> Vec<(TenantId, SeqNo)> {
+pub(crate) fn floors(state: &ManifestState) -> Vec<(TenantId, SeqNo)> {
     let others = state.engines.floors().filter(|(id, _)| *id != EngineId::NATIVE);
     others.filter_map(|(id, floor)| Some((tenant(id)?, floor))).collect()
 }
 
 /// Returns whether another engine may need records of a group.
-pub(crate) fn need(state: &State, group: &PriorGroup) -> bool {
+pub(crate) fn need(state: &ManifestState, group: &PriorGroup) -> bool {
     let floors = floors(state);
     let floor_of = |tenant| floors.iter().find(|(of, _)| *of == tenant).map_or(0, |(_, floor)| *floor);
     let others = group.seqs.iter().filter(|span| span.tenant != TENANT);

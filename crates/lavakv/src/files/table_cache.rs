@@ -57,7 +57,7 @@ impl TableCache {
     /// Forgets files before their removal. The block cache is scanned once for all of them.
     pub fn forget(&self, numbers: &[u64]) {
         for &number in numbers {
-            let volumes = [Volume::DIRECTORY, Volume::SPEED];
+            let volumes = [Volume::DIRECTORY, Volume::FAST];
             volumes.iter().for_each(|volume| self.open.forget(key(*volume, number)));
             self.quarantine.forget(number);
         }

@@ -17,7 +17,7 @@
 //! # Life cycle of a file
 //!
 //! ```text
-//! Draft --logged--> known here --flushed--> in the manifest --no reference left--> obsolete --no reader--> removed
+//! PendingSegment --logged--> known here --flushed--> in the manifest --no reference left--> obsolete --no reader--> removed
 //!   |                   |                                                             ^
 //!   +--not logged:      +--dropped by the flush, or with its family: no edit names it-+
 //!      removed
@@ -39,7 +39,7 @@
 use crate::batch::Change;
 use crate::context::options::{DamagedFiles, Options};
 use crate::files::data_file::DataFile;
-use crate::files::{Files, damaged};
+use crate::files::{KvFiles, damaged};
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use base::key::encode;
@@ -62,7 +62,7 @@ pub(crate) fn threshold(options: &Options) -> usize {
 /// Segments referenced by memtables.
 pub(crate) struct Segments {
     space: Arc<SpaceBudget>,
-    files: Arc<Files>,
+    files: Arc<KvFiles>,
     /// By number.
     known: Mutex<HashMap<u64, Known>, rank::Segments>,
     /// True if the segments of one memtable exceed `wal_bytes_max`: the memtable must then be
@@ -95,7 +95,7 @@ enum Fate {
 }
 
 impl Segments {
-    pub fn new(space: &Arc<SpaceBudget>, files: &Arc<Files>) -> Segments {
+    pub fn new(space: &Arc<SpaceBudget>, files: &Arc<KvFiles>) -> Segments {
         Segments {
             space: space.clone(),
             files: files.clone(),
@@ -247,7 +247,7 @@ pub(crate) fn check(tree: &Tree, family: &Family, change: &Change<'_>) -> Result
 }
 
 /// Opens the segment of a logged entry.
-pub(crate) fn open(files: &Files, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
+pub(crate) fn open(files: &KvFiles, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
     let reference = SegmentReference::decode(encoded)?;
     let segment = files.tables.segment(reference.file, reference.uid)?;
     let same = (segment.raw_len(), segment.file_len(), segment.checksum(), segment.identity().uid)
@@ -259,7 +259,7 @@ pub(crate) fn open(files: &Files, user_key: &[u8], encoded: &[u8]) -> Result<Arc
 }
 
 /// Opens a segment that a table references.
-pub(crate) fn open_listed(files: &Files, user_key: &[u8], meta: &VsstMeta) -> Result<Arc<SegmentReader>> {
+pub(crate) fn open_listed(files: &KvFiles, user_key: &[u8], meta: &VsstMeta) -> Result<Arc<SegmentReader>> {
     let segment = files.tables.segment(meta.number, meta.uid)?;
     if (segment.raw_len(), segment.file_len()) == (meta.raw_bytes, meta.len) && segment.user_key() == user_key
     {
@@ -268,7 +268,7 @@ pub(crate) fn open_listed(files: &Files, user_key: &[u8], meta: &VsstMeta) -> Re
     Err(another_value(files, user_key, meta.number))
 }
 
-fn another_value(files: &Files, user_key: &[u8], number: u64) -> Error {
+fn another_value(files: &KvFiles, user_key: &[u8], number: u64) -> Error {
     Error::corruption(format!(
         "the segment does not hold the value of key \"{}\": restore it from a checkpoint or \
          backup, or run `lava repair`",

@@ -82,7 +82,7 @@ fn flush_round(jobs: &Arc<Jobs>, bytes: u64) -> Result<bool> {
     let largest = jobs.tree.families.largest_memtables(bytes);
     {
         let mut writer = jobs.writes.memtables.lock();
-        largest.iter().for_each(|family| jobs.writes.memtables.freeze(&mut writer, family));
+        largest.iter().for_each(|family| jobs.writes.memtables.rotate(&mut writer, family));
     }
     flush::run_inline(jobs)
 }

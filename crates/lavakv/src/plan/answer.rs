@@ -1,8 +1,8 @@
 //! Results of decisions: the picked job of each kind, and notes for later decisions.
 
 use super::log_load::LogLoad;
-use crate::tree::demand::Spent;
 use crate::tree::family::{Family, ReadState};
+use crate::tree::scan_cost::Spent;
 use lsm::policy::{Compaction, Relocation};
 use memtable::MemTable;
 use std::sync::{Arc, Weak};
@@ -30,7 +30,7 @@ pub(crate) enum Purpose {
     /// Garbage, ahead of compactions.
     UrgentGarbage,
     /// Space on the fast tier: live values are copied to the capacity tier.
-    SpeedDisk,
+    FastTier,
 }
 
 /// A collection of vSSTs.
@@ -45,7 +45,7 @@ pub(crate) struct Collection {
 
 /// Facts noted during the search for a job.
 #[derive(Default)]
-pub(crate) struct Notes {
+pub(crate) struct PlanNotes {
     /// Number of collections that the pressures allow.
     pub gc_slots: Option<usize>,
     /// Load of the log device.

@@ -64,7 +64,7 @@ use super::facts::{Facts, FamilyFacts};
 use super::relocation;
 use super::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots};
 use crate::context::ablation::Ablation;
-use crate::tree::chain::EXCESS_SLOW_PERCENT;
+use crate::tree::compaction_debt::EXCESS_SLOW_PERCENT;
 use crate::tree::family::ReadState;
 use crate::tree::summary::VersionSummary;
 use base::HashSet;

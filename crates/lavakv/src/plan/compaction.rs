@@ -1,12 +1,12 @@
 //! Picks compactions: the choice of each family's policy, if outputs fit and no running job
 //! conflicts.
 
-use super::answer::{Compact, Notes};
+use super::answer::{Compact, PlanNotes};
 use super::collection;
 use super::facts::{Facts, FamilyFacts};
 use super::rest::Rest;
 use super::room::fits;
-use lsm::policy::{Compaction, CompactionPolicy, Need, Reason, RestRequest};
+use lsm::policy::{Compaction, CompactionPolicy, Reason, RequiredBenefit, RestRequest};
 use std::sync::{Arc, Weak};
 use version::Version;
 
@@ -16,7 +16,7 @@ const WORTH_BYTES: u32 = 3;
 
 /// Returns the next compaction. With `deeper`: of any level, or the manual one; otherwise of level
 /// 0 only.
-pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option<Compact> {
+pub(super) fn pick(facts: &dyn Facts, notes: &mut PlanNotes, deeper: bool) -> Option<Compact> {
     if deeper && let Some(asked) = facts.in_progress().manual.as_ref().filter(|_| !notes.manual_is_void) {
         let asked = &asked.compaction;
         let family = facts.families().iter().find(|of| of.family.id == asked.family);
@@ -43,7 +43,7 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option
 pub(super) fn exposing<'a>(
     facts: &dyn Facts,
     mut families: impl Iterator<Item = &'a FamilyFacts>,
-    notes: &mut Notes,
+    notes: &mut PlanNotes,
 ) -> Option<Compact> {
     families.find_map(|family| {
         let compaction = exposing_in(facts, family, notes)?;
@@ -53,7 +53,7 @@ pub(super) fn exposing<'a>(
 
 /// Evaluating this reads the overlap statistics of all tables above the last level. So a version
 /// without a worthwhile compaction is remembered. The required ratio follows from the version.
-fn exposing_in(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes) -> Option<Compaction> {
+fn exposing_in(facts: &dyn Facts, family: &FamilyFacts, notes: &mut PlanNotes) -> Option<Compaction> {
     let worth = collection::exposing_is_worth(facts, family)?;
     let (id, version) = (family.family.id, &family.read_state.version);
     let known = facts.in_progress().learned.exposes_none.get(&id);
@@ -76,7 +76,7 @@ fn is_same(known: &Weak<Version>, version: &Arc<Version>) -> bool {
 
 /// Returns a compaction for an idle store: one that frees more than it writes, or one that frees
 /// deleted data. A version without either is remembered.
-fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts, Compaction)> {
+fn quiet<'a>(facts: &'a dyn Facts, notes: &mut PlanNotes) -> Option<(&'a FamilyFacts, Compaction)> {
     let is_on = facts.options().expert.ablation.quiet_compaction && facts.is_quiet();
     let rest = facts.rest();
     if !is_on || matches!(rest, Rest::Suspended(_)) {
@@ -124,7 +124,7 @@ fn is_flushed_of_tombstones(facts: &dyn Facts) -> bool {
 fn at_rest(
     facts: &dyn Facts,
     policy: &dyn CompactionPolicy,
-    tree: &lsm::policy::Facts<'_>,
+    tree: &lsm::policy::PickInputs<'_>,
 ) -> Option<Compaction> {
     if facts.rest() != Rest::On {
         return None;
@@ -137,7 +137,7 @@ fn at_rest(
 fn of_rest(
     facts: &dyn Facts,
     policy: &dyn CompactionPolicy,
-    tree: &lsm::policy::Facts<'_>,
+    tree: &lsm::policy::PickInputs<'_>,
     rewrite_bytes_max: u64,
 ) -> Option<Compaction> {
     let has_released = &|table| facts.has_released(table);
@@ -146,7 +146,7 @@ fn of_rest(
 
 /// Returns a compaction of tombstones that iterators have passed, within the bytes that the skipped
 /// entries pay for. Open snapshots would retain these tombstones, so there must be none.
-fn passed(facts: &dyn Facts, family: &FamilyFacts, tree: &lsm::policy::Facts<'_>) -> Option<Compaction> {
+fn passed(facts: &dyn Facts, family: &FamilyFacts, tree: &lsm::policy::PickInputs<'_>) -> Option<Compaction> {
     let rewrite_bytes_max = family.family.demand.passed_bytes().filter(|_| !facts.has_snapshots())?;
     let request = RestRequest { reason: Reason::Passed, rewrite_bytes_max, has_released: &|_| false };
     family.policy.as_ref()?.rest(tree, &request)
@@ -154,7 +154,7 @@ fn passed(facts: &dyn Facts, family: &FamilyFacts, tree: &lsm::policy::Facts<'_>
 
 /// Returns the compaction to run in a family now, if its outputs fit. When space is short, levels
 /// below their targets qualify as well.
-fn find(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes, only_l0: bool) -> Option<Compaction> {
+fn find(facts: &dyn Facts, family: &FamilyFacts, notes: &mut PlanNotes, only_l0: bool) -> Option<Compaction> {
     let policy = family.policy.as_ref()?;
     let fitting = |compaction: &Compaction| fits(facts, family, compaction);
     let in_progress = facts.in_progress();
@@ -167,6 +167,6 @@ fn find(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes, only_l0: boo
     }
     // While collection frees space, a compaction must do so at no higher cost.
     let collected = in_progress.running.collections > 0 || collection::is_wanted(facts);
-    let need = if collected { Need::Worth(WORTH_BYTES) } else { Need::Any };
+    let need = if collected { RequiredBenefit::Worth(WORTH_BYTES) } else { RequiredBenefit::Any };
     policy.for_space(&tree, need, &|table| facts.has_released(table)).filter(fitting)
 }

@@ -34,8 +34,8 @@ impl FamilyFacts {
     }
 
     /// Returns the arguments for the compaction policy.
-    pub fn of_tree<'a>(&'a self, busy: &'a InProgress) -> lsm::policy::Facts<'a> {
-        lsm::policy::Facts { version: &self.read_state.version, set_aside: &self.set_aside, busy }
+    pub fn of_tree<'a>(&'a self, busy: &'a InProgress) -> lsm::policy::PickInputs<'a> {
+        lsm::policy::PickInputs { version: &self.read_state.version, set_aside: &self.set_aside, busy }
     }
 }
 

@@ -95,7 +95,7 @@ pub(crate) struct Learned {
 }
 
 /// A compaction in pieces, which several threads may merge.
-pub(crate) trait InPieces: Send + Sync {
+pub(crate) trait Subcompactions: Send + Sync {
     /// Returns a helper job for one more thread.
     fn help(self: Arc<Self>) -> Box<dyn Job>;
 }
@@ -107,12 +107,12 @@ struct WantsHelp {
     class: JobClass,
     /// Number of threads requested.
     threads: usize,
-    compaction: Weak<dyn InPieces>,
+    compaction: Weak<dyn Subcompactions>,
 }
 
 /// A manual compaction, requested by `compact_range`.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ManualCompaction {
     pub compaction: Compaction,
     pub caller: Caller,
 }
@@ -132,7 +132,7 @@ pub(crate) struct InProgressSet {
     nothing: InProgress,
     /// A compaction requested by `compact_range` that waits for a thread. Its inputs are already
     /// claimed.
-    pub manual: Option<Asked>,
+    pub manual: Option<ManualCompaction>,
     /// Manual collections.
     pub gc_requests: Requests,
     /// Schedule of scrub passes.
@@ -189,7 +189,13 @@ impl InProgressSet {
     }
 
     /// Requests helper threads for a running compaction.
-    pub fn wants_help(&mut self, job: u64, class: JobClass, threads: usize, compaction: Weak<dyn InPieces>) {
+    pub fn wants_help(
+        &mut self,
+        job: u64,
+        class: JobClass,
+        threads: usize,
+        compaction: Weak<dyn Subcompactions>,
+    ) {
         self.in_pieces.push(WantsHelp { job, class, threads, compaction });
     }
 
@@ -200,7 +206,7 @@ impl InProgressSet {
     }
 
     /// Assigns a helper thread to a job. `None`: the job has ended.
-    pub fn helps(&mut self, job: u64) -> Option<Arc<dyn InPieces>> {
+    pub fn helps(&mut self, job: u64) -> Option<Arc<dyn Subcompactions>> {
         let of = self.in_pieces.iter_mut().find(|of| of.job == job)?;
         let compaction = of.compaction.upgrade()?;
         of.threads -= 1;
@@ -224,7 +230,7 @@ impl InProgressSet {
         for &number in inputs {
             assert!(busy.claim_vsst(number), "a vSST was picked that a job works on");
         }
-        let goes_down = purpose == Purpose::SpeedDisk;
+        let goes_down = purpose == Purpose::FastTier;
         self.running.collections += usize::from(!goes_down);
         self.running.urgent_collections += usize::from(purpose == Purpose::UrgentGarbage);
         self.running.values_go_down |= goes_down;
@@ -235,7 +241,7 @@ impl InProgressSet {
         if let Some(busy) = self.families.get_mut(&family) {
             inputs.iter().for_each(|&number| busy.release_vsst(number));
         }
-        let goes_down = purpose == Purpose::SpeedDisk;
+        let goes_down = purpose == Purpose::FastTier;
         self.running.collections -= usize::from(!goes_down);
         self.running.urgent_collections -= usize::from(purpose == Purpose::UrgentGarbage);
         self.running.values_go_down &= !goes_down;

@@ -16,9 +16,9 @@
 use super::answer::{Collection, Purpose};
 use super::collection;
 use super::facts::Facts;
-use super::placement::{Wanted, Ways};
+use super::placement::{TierMove, Ways};
 use crate::tree::family::Family;
-use crate::tree::speed_tables::{self, home};
+use crate::tree::fast_tier_tables::{self, home};
 use std::sync::Arc;
 use store::volumes::Volume;
 use values::GcOptions;
@@ -36,28 +36,28 @@ pub(crate) fn misplaced(
     family: FamilyId,
     pointer: u32,
     ways: Ways,
-) -> impl Iterator<Item = Wanted> {
+) -> impl Iterator<Item = TierMove> {
     let levels = version.levels.iter().enumerate().filter(move |(level, files)| {
-        let Misplaced { to_go_up, to_go_down } = speed_tables::misplaced(pointer, *level, files.sums());
+        let Misplaced { to_go_up, to_go_down } = fast_tier_tables::misplaced(pointer, *level, files.sums());
         (ways.up && to_go_up > 0) || (ways.down && to_go_down > 0)
     });
     let all = levels.flat_map(|(level, files)| files.iter().map(move |file| (level, file)));
     all.filter_map(move |(level, file)| {
         let (number, to) = (file.number, home(pointer, level, file.number));
-        let may_go = if to == Volume::SPEED { ways.up } else { ways.down };
-        (file.volume != to && may_go).then_some(Wanted { family, level, number, to })
+        let may_go = if to == Volume::FAST { ways.up } else { ways.down };
+        (file.volume != to && may_go).then_some(TierMove { family, level, number, to })
     })
 }
 
 /// Returns the name of the copy on the other tier.
-pub(crate) fn copy(wanted: &Wanted) -> FileKind {
-    FileKind::of_table(wanted.number, wanted.to == Volume::SPEED)
+pub(crate) fn copy(wanted: &TierMove) -> FileKind {
+    FileKind::of_table(wanted.number, wanted.to == Volume::FAST)
 }
 
 /// Returns a table to copy now. A table does not return to a tier where readers still hold its old
 /// file open: the copy would have the same name, and the last reader would delete it. For the same
 /// reason no move starts while the cleanup removes files.
-pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wanted)> {
+pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, TierMove)> {
     let in_progress = facts.in_progress();
     let running = &in_progress.running;
     if running.moves || running.cleanup || in_progress.learned.moving.wanted().is_empty() {
@@ -92,12 +92,12 @@ pub(super) fn pick_values(facts: &dyn Facts) -> Option<Box<Collection>> {
         let (busy, version) = (in_progress.of(family.id), &read_state.version);
         let files = noted.iter().filter(|(id, _)| *id == family.id).filter_map(|(_, number)| {
             let is_free = !busy.has_vsst(*number) && !facts.is_uncollected(*number);
-            version.vssts.get(number).filter(|meta| is_free && meta.volume == Volume::SPEED)
+            version.vssts.get(number).filter(|meta| is_free && meta.volume == Volume::FAST)
         });
         let usual = collection::options(facts.options().expert.ablation, &read_state, 0);
         let options = GcOptions { abandon_percent: 0, ..usual };
         let gc = values::of_files(version, &read_state.ledger, &options, files)?;
-        let purpose = Purpose::SpeedDisk;
+        let purpose = Purpose::FastTier;
         let is_granted = facts.would_grant(gc.expected_write);
         is_granted.then(|| Box::new(Collection { family, read_state, gc, options, purpose }))
     })
@@ -106,15 +106,15 @@ pub(super) fn pick_values(facts: &dyn Facts) -> Option<Box<Collection>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::speed_tables::LEVEL;
+    use crate::tree::fast_tier_tables::LEVEL;
 
     #[test]
     fn misplaced_table_sums_agree_with_a_full_walk() {
-        let on = |number: u64| if number.is_multiple_of(3) { Volume::SPEED } else { Volume::DIRECTORY };
+        let on = |number: u64| if number.is_multiple_of(3) { Volume::FAST } else { Volume::DIRECTORY };
         let table = |number| Arc::new(FileMeta { number, volume: on(number), ..FileMeta::default() });
         let whole = |number, volume| Arc::new(FileMeta { number, volume, ..FileMeta::default() });
         let levels = vec![
-            (1..20).map(|number| whole(number, Volume::SPEED)).collect(),
+            (1..20).map(|number| whole(number, Volume::FAST)).collect(),
             (20..200).map(table).collect(),
             Vec::new(),
             (200..400).map(|number| whole(number, Volume::DIRECTORY)).collect(),
@@ -122,13 +122,13 @@ mod tests {
         let version = Version::with_files(7, levels);
         for pointer in (0..=5 * LEVEL).step_by(125) {
             for (down, up) in [(false, false), (true, false), (false, true), (true, true)] {
-                let found: Vec<Wanted> = misplaced(&version, 7, pointer, Ways { down, up }).collect();
+                let found: Vec<TierMove> = misplaced(&version, 7, pointer, Ways { down, up }).collect();
                 let mut walked = Vec::new();
                 for (level, files) in version.levels.iter().enumerate() {
                     for file in files {
                         let to = home(pointer, level, file.number);
-                        if file.volume != to && (if to == Volume::SPEED { up } else { down }) {
-                            walked.push(Wanted { family: 7, level, number: file.number, to });
+                        if file.volume != to && (if to == Volume::FAST { up } else { down }) {
+                            walked.push(TierMove { family: 7, level, number: file.number, to });
                         }
                     }
                 }

@@ -4,10 +4,10 @@
 //! flush, a level over its target implies a compaction, and so on. The caller claims the inputs of
 //! the chosen job, and stores the notes, before the next decision.
 
-use super::answer::{Collection, Compact, Flushed, Notes, Purpose};
+use super::answer::{Collection, Compact, Flushed, PlanNotes, Purpose};
 use super::facts::{Facts, FamilyFacts};
 use super::moves;
-use super::placement::Wanted;
+use super::placement::TierMove;
 use super::rest::Rest;
 use super::slots::{Slots, all_but_one};
 use super::{collection, compaction, relocation};
@@ -37,7 +37,7 @@ pub(crate) enum Plan {
     /// A collection.
     Collect(Box<Collection>),
     /// A move of a table to the other tier.
-    Move(Arc<Family>, Arc<FileMeta>, Wanted),
+    Move(Arc<Family>, Arc<FileMeta>, TierMove),
     /// A read of key samples, to estimate the unexposed garbage of this family's tables.
     Survey(Arc<Family>),
     /// A rotation of memtables with tombstones, since the store is at rest.
@@ -50,7 +50,7 @@ pub(crate) enum Plan {
 
 /// Returns the most urgent job of a class above `below`. The log is exempt: its thread looks for
 /// work by itself.
-pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Plan> {
+pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<Plan> {
     let running = &facts.in_progress().running;
     if JobClass::Flush < below && !running.flush {
         let flushed = flush(facts);
@@ -137,7 +137,7 @@ fn sharing(facts: &dyn Facts, ready: &[Flushable]) -> usize {
 }
 
 /// Picks compactions and collections: first within their slots, then with idle threads.
-fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Plan> {
+fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<Plan> {
     if below <= JobClass::L0 {
         return None;
     }
@@ -204,7 +204,7 @@ fn merges_max(facts: &dyn Facts) -> usize {
 
 /// Picks a job that frees space where garbage is far above its bound. `Some(None)`: no job starts,
 /// and level 0 waits.
-fn before_level_0(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Option<Plan>> {
+fn before_level_0(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<Option<Plan>> {
     let far = collection::before_level_0(facts);
     if far.is_empty() {
         return None;
@@ -231,7 +231,7 @@ fn before_level_0(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opti
 fn for_space<'a>(
     facts: &dyn Facts,
     below: JobClass,
-    notes: &mut Notes,
+    notes: &mut PlanNotes,
     families: impl Iterator<Item = &'a FamilyFacts> + Clone,
 ) -> Option<Plan> {
     let may_expose = below > JobClass::Compaction && facts.in_progress().running.merges() == 0;
@@ -241,7 +241,7 @@ fn for_space<'a>(
 }
 
 /// Returns whether the limit of jobs beside a busy log is reached.
-fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
+fn leaves_room_for_log(facts: &dyn Facts, notes: &mut PlanNotes) -> bool {
     let options = facts.options();
     if !options.expert.ablation.log_first {
         return false;
@@ -258,7 +258,7 @@ fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
 }
 
 /// Returns the job slots.
-fn slots(facts: &dyn Facts, notes: &mut Notes) -> Slots {
+fn slots(facts: &dyn Facts, notes: &mut PlanNotes) -> Slots {
     let options = facts.options();
     let (threads, compactions_max) = (options.background_threads, options.expert.compactions_max);
     if !options.expert.ablation.gc_threads {

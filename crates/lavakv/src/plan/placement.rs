@@ -4,16 +4,16 @@
 //! This state is part of the work in progress, under its mutex. [`super::moves`] picks the next
 //! table.
 
-use super::pointer::{Pointer, Window};
-use crate::context::event::SpeedMove;
-use crate::tree::speed_tables::Room;
+use super::pointer::{Pointer, TierWindow};
+use crate::context::event::FastTierChangeReason;
+use crate::tree::fast_tier_tables::FastTierRoom;
 use store::pacing::DiskLoad;
 use store::volumes::Volume;
 use version::FamilyId;
 
 /// A table that should change its tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct TierMove {
     pub family: FamilyId,
     pub level: usize,
     pub number: u64,
@@ -29,11 +29,11 @@ pub(crate) struct Ways {
 
 /// A sample of the tiers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct TierSample {
     pub now_ns: u64,
     /// Loads since the store was opened: fast tier, capacity tier.
     pub loads: [DiskLoad; 2],
-    pub room: Room,
+    pub room: FastTierRoom,
     pub most: u32,
     pub filled: u32,
 }
@@ -44,18 +44,21 @@ pub(crate) struct Moving {
     pointer: Pointer,
     loads: [DiskLoad; 2],
     ways: Ways,
-    wanted: Vec<Wanted>,
+    wanted: Vec<TierMove>,
 }
 
 impl Moving {
     /// Evaluates a sample. Returns the reason if the pointer moved.
-    pub fn see(&mut self, seen: Seen) -> Option<SpeedMove> {
-        let Seen { now_ns, loads, room, most, filled } = seen;
+    pub fn see(&mut self, seen: TierSample) -> Option<FastTierChangeReason> {
+        let TierSample { now_ns, loads, room, most, filled } = seen;
         let [speed, capacity] = [loads[0].since(&self.loads[0]), loads[1].since(&self.loads[1])];
         self.loads = loads;
-        let why = self.pointer.see(&Window { now_ns, speed, capacity, room, most, filled });
+        let why = self.pointer.see(&TierWindow { now_ns, speed, capacity, room, most, filled });
         let is_settled = self.pointer.is_settled();
-        self.ways = Ways { down: room == Room::Short || is_settled, up: room == Room::Plenty && is_settled };
+        self.ways = Ways {
+            down: room == FastTierRoom::Short || is_settled,
+            up: room == FastTierRoom::Plenty && is_settled,
+        };
         why
     }
 
@@ -65,7 +68,7 @@ impl Moving {
     }
 
     /// Stores the list of misplaced tables that may move.
-    pub fn note(&mut self, wanted: Vec<Wanted>) {
+    pub fn note(&mut self, wanted: Vec<TierMove>) {
         self.wanted = wanted;
     }
 
@@ -75,7 +78,7 @@ impl Moving {
     }
 
     /// Returns the stored list of tables to move.
-    pub fn wanted(&self) -> &[Wanted] {
+    pub fn wanted(&self) -> &[TierMove] {
         &self.wanted
     }
 

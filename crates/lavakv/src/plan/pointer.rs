@@ -3,8 +3,8 @@
 //!
 //! The *pointer* counts levels from level 0 on, in thousandths, so it can stand inside a level.
 //! Part of that level's tables then belongs on the fast tier, selected by file number
-//! ([`crate::tree::speed_tables::belongs`]). The pointer starts at zero, with only the log on the
-//! fast tier, and moves in steps with a dwell time between them.
+//! ([`crate::tree::fast_tier_tables::belongs`]). The pointer starts at zero, with only the log on
+//! the fast tier, and moves in steps with a dwell time between them.
 //!
 //! **The comparison** estimates how long the same work waits on either tier. Each sample contains,
 //! per tier, the time that background work waited for its bytes and the foreground for its reads.
@@ -27,8 +27,8 @@
 //! of room, it reverses only after [`TURN`] samples, and after more for each fruitless reversal.
 //! Short or nearly idle samples move nothing.
 
-use crate::context::event::SpeedMove;
-use crate::tree::speed_tables::{LEVEL, Room};
+use crate::context::event::FastTierChangeReason;
+use crate::tree::fast_tier_tables::{FastTierRoom, LEVEL};
 use store::pacing::DiskLoad as Used;
 
 /// Step size in the first two levels, which are small, and inside deeper ones. The step is a whole
@@ -53,11 +53,11 @@ const FORGOTTEN: u64 = 60;
 
 /// A sample for the pointer. Loads are relative to the previous sample.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct TierWindow {
     pub now_ns: u64,
     pub speed: Used,
     pub capacity: Used,
-    pub room: Room,
+    pub room: FastTierRoom,
     /// Upper bound of the pointer: the allowed maximum, and the number of levels.
     pub most: u32,
     /// Bit mask of non-empty levels. The pointer does not stop in empty ones.
@@ -194,16 +194,16 @@ impl Pointer {
     }
 
     /// Evaluates a sample, and moves the pointer if that pays off.
-    pub fn see(&mut self, window: &Window) -> Option<SpeedMove> {
+    pub fn see(&mut self, window: &TierWindow) -> Option<FastTierChangeReason> {
         self.looks += 1;
         let (look, took_ns) = (self.looks, window.now_ns.saturating_sub(self.seen_ns));
         self.seen_ns = window.now_ns;
         self.at = self.at.min(window.most);
         self.speed.learn(look, &window.speed);
         self.capacity.learn(look, &window.capacity);
-        if window.room == Room::Short && self.at > 0 {
+        if window.room == FastTierRoom::Short && self.at > 0 {
             self.go(window, false, false);
-            return Some(SpeedMove::NoRoom);
+            return Some(FastTierChangeReason::NoRoom);
         }
         if look == 1 {
             return None;
@@ -217,7 +217,7 @@ impl Pointer {
         let down_ns = down.gain_ns() + late_ns;
         let all_ns = there_ns + waited_ns(&window.capacity) + late_ns;
         let least_ns = (all_ns / MARGIN_PART).max(i128::from(took_ns) / IDLE_PART);
-        let rises = window.room == Room::Plenty && self.at < window.most && self.may_go(true);
+        let rises = window.room == FastTierRoom::Plenty && self.at < window.most && self.may_go(true);
         let falls = self.at > 0 && self.may_go(false);
         // A trial measures the price of the other tier if it is unknown.
         let may_try = self.tries.may(look);
@@ -237,7 +237,7 @@ impl Pointer {
         if is_try {
             self.tries.begin(look);
         }
-        Some(if up { SpeedMove::CapacityIsBusy } else { SpeedMove::SpeedIsBusy })
+        Some(if up { FastTierChangeReason::CapacityIsBusy } else { FastTierChangeReason::SpeedIsBusy })
     }
 
     /// Returns whether the pointer may move in this direction: the previous one, back from a trial,
@@ -251,7 +251,7 @@ impl Pointer {
 
     /// Moves one step. A reversal doubles the dwell time, and a step in the same direction halves
     /// it.
-    fn go(&mut self, window: &Window, up: bool, by_level: bool) {
+    fn go(&mut self, window: &TierWindow, up: bool, by_level: bool) {
         let turns = self.moved_at > 0 && up != self.went_up;
         let wait = self.turn.max(TURN);
         self.turn = if turns { (wait * 2).min(TURN_MAX) } else { (wait / 2).max(TURN) };

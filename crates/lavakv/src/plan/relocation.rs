@@ -1,7 +1,7 @@
 //! When values are relocated into key order.
 //!
 //! Without scans there is no read-ahead, so no values are relocated: the mechanism costs write-only
-//! and point-read stores nothing. Scans report their losses (`tree::demand`): each read request
+//! and point-read stores nothing. Scans report their losses (`tree::scan_cost`): each read request
 //! above the minimum. Once the loss is [`PAYS_PART`] of the bytes that a walk rewrites, the walk
 //! begins, since scans are expected to lose as much again. A walk neither begins nor continues
 //! while collections are paused or more urgent work exists. `lsm::policy::relocation` describes the
@@ -10,18 +10,18 @@
 //! **During writes** new order decays soon, and the space is needed. So a walk begins only if the
 //! losses of scans, minus twice the bytes written meanwhile, cover the bytes that the walk reads
 //! and writes. (Ordering a store reads and writes each byte; writes of its own size disorder the
-//! store again.) All walks together rewrite no more bytes than were written (`Demand::disordered`).
-//! So scans and writers on the same few keys do not cause endless rewrites of these keys and their
-//! neighbors. Such a walk is half as long ([`BUSY_PART`]), since its copied values are garbage
-//! until its end. It suspends, and releases its files to collections, when garbage is at half of
-//! the throttle bound or space is short. The same holds when a writer had to wait, a memtable is
-//! frozen, or level 0 needs compaction.
+//! store again.) All walks together rewrite no more bytes than were written
+//! (`ScanCost::disordered`). So scans and writers on the same few keys do not cause endless
+//! rewrites of these keys and their neighbors. Such a walk is half as long ([`BUSY_PART`]), since
+//! its copied values are garbage until its end. It suspends, and releases its files to collections,
+//! when garbage is at half of the throttle bound or space is short. The same holds when a writer
+//! had to wait, a memtable is frozen, or level 0 needs compaction.
 
-use super::answer::{Compact, Notes};
+use super::answer::{Compact, PlanNotes};
 use super::collection;
 use super::facts::{Facts, FamilyFacts};
 use super::room::fits;
-use crate::tree::demand::Spent;
+use crate::tree::scan_cost::Spent;
 use base::HashSet;
 use lsm::policy::{Compaction, Relocation, RelocationOptions, RelocationStep};
 
@@ -43,7 +43,7 @@ const PAYS_PART: u64 = 2;
 const BUSY_PAYS_FACTOR: u64 = 2;
 
 /// Returns the next step of a running walk, or the first one of a new walk.
-pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
+pub(super) fn pick(facts: &dyn Facts, notes: &mut PlanNotes) -> Option<Compact> {
     if !facts.options().expert.ablation.correlated
         || facts.in_progress().running.relocation
         || facts.gc_is_paused()
@@ -61,7 +61,11 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
     })
 }
 
-fn pick_in(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<(Compaction, Relocation)> {
+fn pick_in(
+    facts: &dyn Facts,
+    notes: &mut PlanNotes,
+    family: &FamilyFacts,
+) -> Option<(Compaction, Relocation)> {
     let id = family.family.id;
     let known = facts.in_progress().learned.walks.get(&id);
     if known.is_none() && family.family.demand.bytes() == 0 || !may_go_on(facts, family) {
@@ -115,7 +119,7 @@ fn paid(facts: &dyn Facts, family: &FamilyFacts) -> Option<Spent> {
 }
 
 /// Begins a walk, if scan losses pay for it.
-fn begin(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<Relocation> {
+fn begin(facts: &dyn Facts, notes: &mut PlanNotes, family: &FamilyFacts) -> Option<Relocation> {
     let (read_state, vsst_bytes) = (&family.read_state, family.options.expert.vsst_bytes);
     if read_state.version.vssts.is_empty() {
         return None;

@@ -9,9 +9,9 @@ use crate::read::prefetch::{Prefetch, Reach, batch::Values};
 use crate::read::read_path::pin;
 use crate::read::wanted::SeekReads;
 use crate::tree::Tree;
-use crate::tree::demand::Demand;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
-use crate::tree::open_iterators::{Reader, Reading};
+use crate::tree::open_iterators::{IteratorGuard, Reader};
+use crate::tree::scan_cost::ScanCost;
 use crate::tree::snapshot::Snapshot;
 use base::process::Owned;
 use base::{Error, ErrorKind, Result, SeqNo};
@@ -37,7 +37,7 @@ pub struct DbIterator {
     /// True if the last move went forward.
     forward: bool,
     /// Receives the count of passed entries.
-    demand: Arc<Demand>,
+    demand: Arc<ScanCost>,
     /// Passed entries reported so far.
     told_hidden: u64,
     // Fields are dropped in this order: the read state before the tree, so that clean-up finds it
@@ -45,7 +45,7 @@ pub struct DbIterator {
     read_state: Option<Arc<ReadState>>,
     _snapshot: Option<Snapshot>,
     /// The entry in the space ledger, which lists the pinned files.
-    _reading: Owned<Reading>,
+    _reading: Owned<IteratorGuard>,
     tree: Arc<Tree>,
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn listed(
     family: &Family,
     name: &str,
     (read_state, seq): (&Arc<ReadState>, SeqNo),
-) -> Reading {
+) -> IteratorGuard {
     tree.context.stats.iterators.add(1);
     let reader = Reader {
         name: name.into(),
@@ -267,7 +267,7 @@ pub(crate) fn listed(
         since_ns: tree.context.now_ns(),
         read_state: Arc::downgrade(read_state),
     };
-    Reading::begin(&tree.readers, tree.snapshots.new_id(), reader)
+    IteratorGuard::begin(&tree.readers, tree.snapshots.new_id(), reader)
 }
 
 /// Returns the view of a read state at a sequence that `options` ask for. With `waits` the caller

@@ -17,7 +17,7 @@ use crate::tree::family::ReadState;
 use base::{HashMap, Result, SeqNo};
 use std::ops::Deref;
 use std::sync::Arc;
-use table::{Extent, Fetched, Source, Stopped, Want};
+use table::{BlockRequest, Extent, FetchedBlocks, Source, Stopped};
 
 /// Keys that are looked up at the same time, and so the reads in flight.
 pub(crate) const WAVE_MAX: usize = 256;
@@ -45,7 +45,7 @@ pub(crate) struct MultiGetOp<T, K> {
     held_up: Vec<usize>,
     /// Outstanding reads, and the indexes in the wave of the lookups that wait for each.
     waiting: HashMap<Extent, Vec<usize>>,
-    fetched: Fetched,
+    fetched: FetchedBlocks,
     answers: Vec<Answer>,
 }
 
@@ -70,7 +70,7 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         order.retain(|&nth| same_as[nth] == nth);
         order.reverse();
         let answers = keys.iter().map(|_| Ok(None)).collect();
-        let fetched = Fetched::default();
+        let fetched = FetchedBlocks::default();
         MultiGetOp {
             tree,
             pinned,
@@ -91,8 +91,8 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
     /// Runs the lookups until they need device reads. Returns the new reads in the order of files
     /// and offsets, each once. The result is empty in three cases. All keys are answered
     /// ([`MultiGetOp::is_done`]); or earlier reads are outstanding; or a lookup needs to block or
-    /// take long and may not ([`Fetched::set_may_block`]).
-    pub fn step(&mut self) -> Vec<Want> {
+    /// take long and may not ([`FetchedBlocks::set_may_block`]).
+    pub fn step(&mut self) -> Vec<BlockRequest> {
         let mut wanted = Vec::new();
         // A lookup that may not block retries when no other can continue.
         if self.fetched.may_block() || self.waiting.is_empty() {
@@ -113,7 +113,7 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
                 break;
             }
         }
-        wanted.sort_unstable_by_key(|want: &Want| want.extent);
+        wanted.sort_unstable_by_key(|want: &BlockRequest| want.extent);
         wanted
     }
 
@@ -133,7 +133,7 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
     }
 
     /// Runs a lookup until its answer or its next read.
-    fn advance(&mut self, at: usize, wanted: &mut Vec<Want>) {
+    fn advance(&mut self, at: usize, wanted: &mut Vec<BlockRequest>) {
         let Some(lookup) = self.wave.get_mut(at).and_then(Option::as_mut) else { return };
         let answer = match lookup.get.advance(&mut self.fetched) {
             Ok(found) => Ok(found),
@@ -180,12 +180,12 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
     }
 
     /// Returns the data that the reads have brought, and their cost.
-    pub fn fetched(&mut self) -> &mut Fetched {
+    pub fn fetched(&mut self) -> &mut FetchedBlocks {
         &mut self.fetched
     }
 
     /// Resumes the lookups that waited for a read.
-    pub fn arrived(&mut self, want: &Want) {
+    pub fn arrived(&mut self, want: &BlockRequest) {
         for at in self.waiting.remove(&want.extent).unwrap_or_default() {
             let Some(Some(lookup)) = self.wave.get_mut(at) else { continue };
             lookup.missing -= 1;

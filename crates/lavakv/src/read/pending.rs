@@ -1,11 +1,11 @@
 //! Gets whose device reads the caller performs: the steps of `read_path` and `multi_get`, for
 //! callers that keep many in flight.
 //!
-//! A step never reads a block or a record. It returns the answer or the reads it needs ([`Want`]).
-//! The caller performs each read in any way, hands it over with [`PendingGet::put`], and takes the
-//! next step. Two operations still block: opening a file (without reading its footer), and opening
-//! and reading the segment of a large value. A large value is therefore returned as a
-//! [`ValueReader`].
+//! A step never reads a block or a record. It returns the answer or the reads it needs
+//! ([`BlockRequest`]). The caller performs each read in any way, hands it over with
+//! [`PendingGet::put`], and takes the next step. Two operations still block: opening a file
+//! (without reading its footer), and opening and reading the segment of a large value. A large
+//! value is therefore returned as a [`ValueReader`].
 //!
 //! Dropping a pending get cancels it without waiting, since the caller owns the buffers of the
 //! reads.
@@ -19,32 +19,32 @@ use crate::tree::family::ReadState;
 use base::{Result, SeqNo};
 use cache::Block;
 use std::sync::Arc;
-use table::{FetchCost, Fetched, Source, Stopped, Want};
+use table::{BlockRequest, FetchCost, FetchedBlocks, Source, Stopped};
 
 /// Outcome of a step.
 #[derive(Debug)]
 pub enum Progress<A> {
     /// Reads that must come first, in the order of files and offsets, each once. None was returned
     /// by an earlier step.
-    Wants(Vec<Want>),
+    Wants(Vec<BlockRequest>),
     /// The answer. There are no more steps.
     Done(A),
 }
 
 /// A value.
 #[derive(Debug)]
-pub enum Found {
+pub enum FoundValue {
     /// In memory.
     Value(Value),
     /// A large value, not read yet. Reading it blocks.
     Large(ValueReader),
 }
 
-impl Found {
-    fn new(tree: &Arc<Tree>, content: Content) -> Found {
+impl FoundValue {
+    fn new(tree: &Arc<Tree>, content: Content) -> FoundValue {
         match content {
-            Content::Bytes(bytes) => Found::Value(Value(bytes)),
-            Content::Segment(_) => Found::Large(ValueReader::new(tree, content)),
+            Content::Bytes(bytes) => FoundValue::Value(Value(bytes)),
+            Content::Segment(_) => FoundValue::Large(ValueReader::new(tree, content)),
         }
     }
 
@@ -54,8 +54,8 @@ impl Found {
     /// `Corruption` naming file and offset; those of reading.
     pub fn into_value(self) -> Result<Value> {
         match self {
-            Found::Value(value) => Ok(value),
-            Found::Large(reader) => reader.into_value(),
+            FoundValue::Value(value) => Ok(value),
+            FoundValue::Large(reader) => reader.into_value(),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Found {
 /// and takes the next step. Dropping it cancels it.
 pub struct PendingGet {
     op: GetOp<Arc<Tree>, Vec<u8>>,
-    fetched: Fetched,
+    fetched: FetchedBlocks,
     // Dropped last: the store stays locked while its files are read.
     tree: Arc<Tree>,
 }
@@ -78,12 +78,12 @@ impl PendingGet {
         fill_cache: bool,
     ) -> PendingGet {
         let op = GetOp::new(tree.clone(), pinned, key, fill_cache);
-        PendingGet { op, fetched: Fetched::default(), tree: tree.clone() }
+        PendingGet { op, fetched: FetchedBlocks::default(), tree: tree.clone() }
     }
 
     /// Runs until the answer or the next read. It returns at least one read; hand over all of them
     /// before the next step.
-    pub fn step(&mut self) -> Progress<Result<Option<Found>>> {
+    pub fn step(&mut self) -> Progress<Result<Option<FoundValue>>> {
         let answer = match self.op.advance(&mut self.fetched) {
             Ok(found) => Ok(found),
             Err(Stopped::Failed(e)) => Err(e),
@@ -91,16 +91,16 @@ impl PendingGet {
         };
         let found = matches!(answer, Ok(Some(_)));
         book(&self.tree.context.stats, 1, u64::from(found), self.fetched.counters());
-        Progress::Done(answer.map(|found| found.map(|content| Found::new(&self.tree, content))))
+        Progress::Done(answer.map(|found| found.map(|content| FoundValue::new(&self.tree, content))))
     }
 
     /// Hands over the bytes of a read, or the reason of its failure.
-    pub fn put(&mut self, want: &Want, read: Result<Block>) {
+    pub fn put(&mut self, want: &BlockRequest, read: Result<Block>) {
         self.deliver(want, read, FetchCost::alone(want));
     }
 
     /// The same, with the cost of the read.
-    pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+    pub(crate) fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost) {
         self.fetched.deliver(want, read, cost);
     }
 
@@ -110,7 +110,7 @@ impl PendingGet {
         self.fetched.set_may_block(may_block);
     }
 
-    /// Closes the files opened by lookups: see [`Fetched::close_files`].
+    /// Closes the files opened by lookups: see [`FetchedBlocks::close_files`].
     pub(crate) fn close_files(&mut self) {
         self.fetched.close_files();
     }
@@ -142,23 +142,23 @@ impl PendingMultiGet {
     /// Runs until all lookups need reads; at most 256 are outstanding. The next step may come
     /// before all of them are handed over: lookups with complete data continue, and if there are
     /// none it returns no more reads. The answers come in the order of the keys.
-    pub fn step(&mut self) -> Progress<Vec<Result<Option<Found>>>> {
+    pub fn step(&mut self) -> Progress<Vec<Result<Option<FoundValue>>>> {
         let wants = self.op.as_mut().map(MultiGetOp::step).unwrap_or_default();
         if self.op.as_ref().is_some_and(|op| !op.is_done()) {
             return Progress::Wants(wants);
         }
         let answers = self.op.take().map(MultiGetOp::finish).unwrap_or_default();
-        let found = |content| Found::new(&self.tree, content);
+        let found = |content| FoundValue::new(&self.tree, content);
         Progress::Done(answers.into_iter().map(|answer| Ok(answer?.map(found))).collect())
     }
 
     /// Hands over the bytes of a read, or the reason of its failure.
-    pub fn put(&mut self, want: &Want, read: Result<Block>) {
+    pub fn put(&mut self, want: &BlockRequest, read: Result<Block>) {
         self.deliver(want, read, FetchCost::alone(want));
     }
 
     /// The same, with the cost of the read.
-    pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+    pub(crate) fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost) {
         if let Some(op) = &mut self.op {
             op.fetched().deliver(want, read, cost);
             op.arrived(want);

@@ -77,14 +77,14 @@ impl Entry<'_> {
 
 /// A separated value that was read ahead.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct PrefetchedValue {
     pub value: BlockSlice,
     /// Its cache key for the first use; `None`: it came from the cache, or must not enter it.
     pub keep_at: Option<CacheKey>,
 }
 
 /// Receives found values, each with the index of its entry.
-pub(crate) type Put<'a> = &'a mut dyn FnMut(usize, Found);
+pub(crate) type Put<'a> = &'a mut dyn FnMut(usize, PrefetchedValue);
 
 /// Source of separated values.
 pub(crate) trait FetchValues: Send + Sync {

@@ -7,10 +7,11 @@
 //! that it sees everything that was visible at its sequence.
 //!
 //! The path is a state machine ([`GetOp`]), written once for any [`Source`] of bytes. With a
-//! blocking source, the first call runs to the end. With a non-blocking one (`table::Fetched`), the
-//! read stops wherever it needs bytes that are neither in memory nor in the cache, and returns the
-//! missing extents. It continues once they were handed over, so one thread can keep many reads in
-//! flight ([decision](../../../docs/decisions/0063-reads-say-what-they-want.md)).
+//! blocking source, the first call runs to the end. With a non-blocking one
+//! (`table::FetchedBlocks`), the read stops wherever it needs bytes that are neither in memory nor
+//! in the cache, and returns the missing extents. It continues once they were handed over, so one
+//! thread can keep many reads in flight
+//! ([decision](../../../docs/decisions/0063-reads-say-what-they-want.md)).
 
 use crate::context::stats::Stats;
 use crate::files::damaged;

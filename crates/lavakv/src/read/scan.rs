@@ -23,13 +23,13 @@ use crate::read::prefetch::{BYTES_MAX, WINDOW_MAX};
 use crate::read::read_path::pin;
 use crate::tree::Tree;
 use crate::tree::family::{Family, ReadState};
-use crate::tree::open_iterators::Reading;
+use crate::tree::open_iterators::IteratorGuard;
 use base::{Error, Result, SeqNo, ValueKind};
 use cache::Block;
 use lsm::VisibleIterator;
 use std::sync::Arc;
 use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Wanted, join};
-use table::{FetchCost, Fetched, Reference, Source, Stopped, Want};
+use table::{BlockRequest, FetchCost, FetchedBlocks, Reference, Source, Stopped};
 
 /// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
@@ -68,12 +68,12 @@ struct View {
     next: Move,
     read_state: Arc<ReadState>,
     /// The entry in the space ledger, which lists the pinned files.
-    _reading: Reading,
+    _reading: IteratorGuard,
 }
 
 /// The window in progress.
 #[derive(Default)]
-struct Window {
+struct ScanWindow {
     /// True if all its entries are in the page.
     is_gathered: bool,
     entries: usize,
@@ -87,13 +87,13 @@ struct Window {
 /// One page of a scan, driven by steps: see the module.
 pub(crate) struct PendingScan {
     view: Option<View>,
-    window: Window,
+    window: ScanWindow,
     page: Vec<Entry>,
     limit: usize,
     /// True if there are no more entries.
     has_ended: bool,
     /// Reads that values need, and the data handed over.
-    values: Fetched,
+    values: FetchedBlocks,
     options: ReadOptions,
     snapshot: Option<SeqNo>,
     family: Arc<Family>,
@@ -115,11 +115,11 @@ impl PendingScan {
         let snapshot = tree.sequence_of(options.snapshot.as_ref())?;
         Ok(PendingScan {
             view: None,
-            window: Window::default(),
+            window: ScanWindow::default(),
             page: Vec::new(),
             limit,
             has_ended: false,
-            values: Fetched::default(),
+            values: FetchedBlocks::default(),
             options,
             snapshot,
             family: family.clone(),
@@ -257,7 +257,7 @@ impl PendingScan {
         waits
     }
 
-    fn take_wanted(&mut self) -> Vec<Want> {
+    fn take_wanted(&mut self) -> Vec<BlockRequest> {
         let mut wants = match &mut self.view {
             Some(view) if !self.window.is_gathered => view.entries.inner_mut().take_wanted(),
             _ => self.values.take_wanted(),
@@ -265,7 +265,7 @@ impl PendingScan {
         wants.sort_unstable_by_key(|want| want.extent);
         wants.dedup_by_key(|want| want.extent);
         if self.window.is_gathered {
-            let records = wants.iter().filter(|want| want.role == table::Role::Record);
+            let records = wants.iter().filter(|want| want.role == table::BlockKind::Record);
             let bytes: u64 = records.clone().map(|want| want.extent.len).sum();
             let runs = join(records.map(Wanted::from));
             let request_bytes = self.tree.context.pace().costs().gap_bytes.unwrap_or(GAP_UNKNOWN);
@@ -275,7 +275,7 @@ impl PendingScan {
     }
 
     /// Hands over the bytes of a read, or the reason of its failure.
-    pub fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+    pub fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost) {
         match &mut self.view {
             Some(view) if !self.window.is_gathered => {
                 let merged = view.entries.inner_mut();
@@ -285,7 +285,7 @@ impl PendingScan {
         }
     }
 
-    /// Closes the files opened by lookups: see [`Fetched::close_files`].
+    /// Closes the files opened by lookups: see [`FetchedBlocks::close_files`].
     pub fn close_files(&mut self) {
         self.values.close_files();
     }
@@ -297,7 +297,7 @@ impl PendingScan {
     }
 }
 
-impl Window {
+impl ScanWindow {
     /// Adds the view's current entry with index `nth`, if the window has room for it.
     fn takes(&mut self, view: &VisibleIterator, nth: usize) -> bool {
         let (seq, kind, value) = (view.seq(), view.value_kind(), view.value());

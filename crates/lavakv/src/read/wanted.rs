@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use table::runs::{Run, Wanted, join};
 use table::source::{read_now, zeroed};
-use table::{Fetched, Source, Want};
+use table::{BlockRequest, FetchedBlocks, Source};
 
 /// Most bytes of a batch, unless a single request is longer.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
@@ -23,7 +23,7 @@ const BATCH_BYTES_MAX: u64 = 8 << 20;
 pub(crate) struct SeekReads(pub Arc<Tree>);
 
 impl ReadTogether for SeekReads {
-    fn read(&self, fetched: &mut Fetched, wants: &[Want]) {
+    fn read(&self, fetched: &mut FetchedBlocks, wants: &[BlockRequest]) {
         let stats = &self.0.context.stats;
         stats.iter_seek_batches.add(1);
         stats.iter_seek_reads.add(wants.len() as u64);
@@ -32,7 +32,7 @@ impl ReadTogether for SeekReads {
 }
 
 /// Performs the reads `wants` (ascending, each once) and hands them over.
-pub(crate) fn read_wanted(fetched: &mut Fetched, wants: &[Want]) {
+pub(crate) fn read_wanted(fetched: &mut FetchedBlocks, wants: &[BlockRequest]) {
     let mut runs = &join(wants.iter().map(Wanted::from))[..];
     while !runs.is_empty() {
         let (batch, rest) = runs.split_at(batch_len(runs));
@@ -58,12 +58,12 @@ fn len_of(bytes: &Range<u64>) -> u64 {
 }
 
 /// Returns the reads that these runs cover.
-fn wants_of<'w>(wants: &'w [Want], runs: &[Run]) -> &'w [Want] {
+fn wants_of<'w>(wants: &'w [BlockRequest], runs: &[Run]) -> &'w [BlockRequest] {
     let ends = runs.first().zip(runs.last());
     ends.and_then(|(first, last)| wants.get(first.places.start..last.places.end)).unwrap_or_default()
 }
 
-fn read_batch(fetched: &mut Fetched, wants: &[Want], runs: &[Run]) -> Result<()> {
+fn read_batch(fetched: &mut FetchedBlocks, wants: &[BlockRequest], runs: &[Run]) -> Result<()> {
     let mut bufs: Vec<Block> = runs.iter().map(|run| zeroed(len_of(&run.bytes) as usize)).collect();
     let with_files = runs.iter().filter_map(|run| Some((run, &wants.get(run.places.start)?.file)));
     let mut reads: Vec<FileRead<'_>> = with_files
@@ -76,7 +76,7 @@ fn read_batch(fetched: &mut Fetched, wants: &[Want], runs: &[Run]) -> Result<()>
     io::read_files(&mut reads)?;
     for (run, read) in runs.iter().zip(bufs) {
         let wants = wants.get(run.places.clone()).unwrap_or_default();
-        if wants.iter().any(|want| want.role != table::Role::Tail) {
+        if wants.iter().any(|want| want.role != table::BlockKind::Tail) {
             fetched.counters().count_request(len_of(&run.bytes));
         }
         for want in wants {
@@ -92,9 +92,9 @@ fn read_batch(fetched: &mut Fetched, wants: &[Want], runs: &[Run]) -> Result<()>
     Ok(())
 }
 
-fn read_alone(fetched: &mut Fetched, want: &Want) {
+fn read_alone(fetched: &mut FetchedBlocks, want: &BlockRequest) {
     let read = read_now(&want.file, want.extent);
-    if read.is_ok() && want.role != table::Role::Tail {
+    if read.is_ok() && want.role != table::BlockKind::Tail {
         fetched.counters().count_request(want.extent.len);
     }
     fetched.put(want, read);

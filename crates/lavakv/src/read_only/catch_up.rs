@@ -35,7 +35,7 @@ use wal::{Lane, RecoveryReport, Staging};
 const PILE_FACTOR: usize = 2;
 
 /// The parameters of a read-only open, and the report of its replay.
-pub(crate) struct Reading {
+pub(crate) struct ReadOnlyOpen {
     pub env: Env,
     pub dir: PathBuf,
     pub options: Options,
@@ -44,8 +44,8 @@ pub(crate) struct Reading {
 }
 
 /// Opens a later state of the store that was opened with `reading`.
-pub(crate) fn catch_up(engine: &Arc<Engine>, reading: &Reading) -> Result<(Arc<Engine>, Reading)> {
-    let Reading { env, dir, options, log } = reading;
+pub(crate) fn catch_up(engine: &Arc<Engine>, reading: &ReadOnlyOpen) -> Result<(Arc<Engine>, ReadOnlyOpen)> {
+    let ReadOnlyOpen { env, dir, options, log } = reading;
     let is_sound =
         engine.files.tables.quarantine.damage().is_empty() && engine.files.tables.quarantine.all().is_empty();
     let log = log.as_ref().filter(|_| is_sound);
@@ -96,10 +96,12 @@ impl Earlier<'_> {
     /// True if the memtables may be shared: all their entries come from LavaKV's lane and contain
     /// their values.
     fn can_share(&self, engine: &Engine) -> bool {
-        let has_guest = |engine: &Engine| {
+        let has_secondary = |engine: &Engine| {
             engine.files.manifest.state().store.log_groups.chain(Lane::LOG).next().is_some()
         };
-        !has_guest(self.engine) && !has_guest(engine) && self.engine.writes.large.segments.live().is_empty()
+        !has_secondary(self.engine)
+            && !has_secondary(engine)
+            && self.engine.writes.large.segments.live().is_empty()
     }
 
     fn hand_on_memtables(&self, engine: &Engine) {

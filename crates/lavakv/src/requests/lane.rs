@@ -8,7 +8,7 @@
 
 use super::admission::Permit;
 use super::path::RequestPath;
-use crate::write::owned::{OwnedWrite, Stand};
+use crate::write::pending_write::{PendingWrite, WriteProgress};
 use base::completion::{Completer, Completion, pending};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result};
@@ -24,7 +24,7 @@ const WRITES_AT_ONCE: usize = 64;
 struct Queued {
     /// Its number, from 1, in the order of submission.
     number: u64,
-    write: OwnedWrite,
+    write: PendingWrite,
     visible: Completer<()>,
     done: Completer<()>,
 }
@@ -136,7 +136,7 @@ impl Lane {
     ///
     /// # Errors
     /// The write's own immediate error, nothing was written; `Closed`.
-    pub fn submit(self: &Arc<Self>, mut write: OwnedWrite, permit: Permit) -> Result<Told> {
+    pub fn submit(self: &Arc<Self>, mut write: PendingWrite, permit: Permit) -> Result<Told> {
         let mut line = lock(&self.line);
         if line.over {
             return Err(closed());
@@ -159,18 +159,18 @@ impl Lane {
             false => None,
         };
         let begin_ns = match stand {
-            Some(Stand::Done) => return Ok((Completion::known(Ok(())), Completion::known(Ok(())))),
-            Some(Stand::Logged(lane, position)) => {
+            Some(WriteProgress::Done) => return Ok((Completion::known(Ok(())), Completion::known(Ok(())))),
+            Some(WriteProgress::Logged(lane, position)) => {
                 drop(line);
                 let (completer, done) = pending();
                 self.path.make_durable((lane, position), permit.told(completer));
                 return Ok((Completion::known(Ok(())), done));
             }
-            Some(Stand::Waits(at_ns)) => at_ns,
-            Some(Stand::Device) | None => 0,
+            Some(WriteProgress::Waits(at_ns)) => at_ns,
+            Some(WriteProgress::Device) | None => 0,
         };
         // A write that waits for the device is in the log, and has no deadline.
-        if stand != Some(Stand::Device)
+        if stand != Some(WriteProgress::Device)
             && let Some(refused) = write.expired(self.path.context().now_ns())
         {
             line.stopped = self.stops.then(|| not_attempted(number, &refused));
@@ -250,7 +250,7 @@ impl Operation for Drive {
         for _ in 0..WRITES_AT_ONCE {
             let Some(mut first) = lane.take_first() else { return Next::Done };
             match first.write.advance(true) {
-                Ok(Stand::Waits(at_ns)) => {
+                Ok(WriteProgress::Waits(at_ns)) => {
                     let until_ns = lane.put_back(first, lane.path.context().now_ns());
                     return Next::At(at_ns.min(until_ns), self);
                 }
@@ -274,12 +274,12 @@ impl Operation for Drive {
 }
 
 impl Lane {
-    fn written(&self, queued: Queued, stand: Stand) {
+    fn written(&self, queued: Queued, stand: WriteProgress) {
         let Queued { write, visible, done, .. } = queued;
         drop(write);
         visible.resolve(Ok(()));
         match stand {
-            Stand::Logged(lane, position) => self.path.make_durable((lane, position), done),
+            WriteProgress::Logged(lane, position) => self.path.make_durable((lane, position), done),
             _ => done.resolve(Ok(())),
         }
     }

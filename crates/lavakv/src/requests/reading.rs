@@ -4,7 +4,7 @@
 use super::request::Request;
 use crate::context::Context;
 use crate::context::times::Times;
-use crate::read::pending::{Found, PendingGet, PendingMultiGet, Progress};
+use crate::read::pending::{FoundValue, PendingGet, PendingMultiGet, Progress};
 use crate::read::read_path::Value;
 use crate::tree::family::Family;
 use base::Result;
@@ -13,7 +13,7 @@ use cache::Block;
 use io::timing::{Begun, Timing};
 use requests::{ReadStep, ResumableRead};
 use std::sync::Arc;
-use table::{FetchCost, Want};
+use table::{BlockRequest, FetchCost};
 
 /// A read of one key or of several.
 pub(crate) trait PointRead: Send {
@@ -29,7 +29,7 @@ pub(crate) trait PointRead: Send {
     /// See [`ResumableRead::step`].
     fn step(&mut self, may_block: bool) -> Progress<Self::Found>;
     /// See [`ResumableRead::deliver`].
-    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);
+    fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost);
     /// See [`ResumableRead::close_files`].
     fn close_files(&mut self);
     /// See [`ResumableRead::forget`].
@@ -96,7 +96,7 @@ impl<P: PointRead> ResumableRead for Reading<P> {
         }
     }
 
-    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+    fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost) {
         self.read.deliver(want, read, cost);
     }
 
@@ -127,7 +127,7 @@ impl<P: PointRead> ResumableRead for Reading<P> {
 }
 
 impl PointRead for PendingGet {
-    type Found = Result<Option<Found>>;
+    type Found = Result<Option<FoundValue>>;
     type Answer = Option<Value>;
     const NEEDS_ALL: bool = true;
 
@@ -140,7 +140,7 @@ impl PointRead for PendingGet {
         PendingGet::step(self)
     }
 
-    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+    fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost) {
         PendingGet::deliver(self, want, read, cost);
     }
 
@@ -157,16 +157,16 @@ impl PointRead for PendingGet {
     }
 
     fn is_large(found: &Self::Found) -> bool {
-        matches!(found, Ok(Some(Found::Large(_))))
+        matches!(found, Ok(Some(FoundValue::Large(_))))
     }
 
     fn answer(found: Self::Found) -> Result<Self::Answer> {
-        found?.map(Found::into_value).transpose()
+        found?.map(FoundValue::into_value).transpose()
     }
 }
 
 impl PointRead for PendingMultiGet {
-    type Found = Vec<Result<Option<Found>>>;
+    type Found = Vec<Result<Option<FoundValue>>>;
     type Answer = Vec<Option<Value>>;
     const NEEDS_ALL: bool = false;
 
@@ -179,7 +179,7 @@ impl PointRead for PendingMultiGet {
         PendingMultiGet::step(self)
     }
 
-    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+    fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost) {
         PendingMultiGet::deliver(self, want, read, cost);
     }
 

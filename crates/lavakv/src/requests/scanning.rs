@@ -10,7 +10,7 @@ use base::completion::Completer;
 use cache::Block;
 use requests::{ReadStep, ResumableRead};
 use std::sync::Arc;
-use table::{FetchCost, Want};
+use table::{BlockRequest, FetchCost};
 
 /// A scan in flight: its state, its page once that is known, and its completer.
 pub(crate) struct Scanning {
@@ -40,7 +40,7 @@ impl ResumableRead for Scanning {
         }
     }
 
-    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+    fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, cost: FetchCost) {
         self.scan.deliver(want, read, cost);
     }
 

@@ -88,7 +88,7 @@ fn queued_writes_keep_order_and_their_deadlines() {
     // No flush runs meanwhile.
     for _ in 0..10 {
         db.engine().context.env.clock.sleep_ns(1_000_000);
-        store::run::Foreground::step(&**db.engine().requests.reactor());
+        store::run::AsyncRequests::step(&**db.engine().requests.reactor());
     }
     assert!(long.visible().take().is_none() && behind.visible().take().is_none());
     assert_eq!(refused.visible().take().unwrap().unwrap_err().kind(), ErrorKind::Busy);
@@ -134,7 +134,7 @@ fn a_request_that_panics_poisons_the_store() {
     let db = with_little_memory(&sim);
     let requests = db.requests(&RequestOptions::default()).unwrap();
     db.engine().requests.reactor().push(Panics).unwrap();
-    assert!(store::run::Foreground::step(&**db.engine().requests.reactor()));
+    assert!(store::run::AsyncRequests::step(&**db.engine().requests.reactor()));
     let e = requests.put(db.default_column_family(), b"k".to_vec(), b"v".to_vec()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Poisoned);
     assert!(e.to_string().contains("a request in the background panicked"), "{e}");

@@ -9,11 +9,11 @@ use base::{Error, key};
 use std::sync::Arc;
 use table::SegmentReference;
 use version::names;
-use version::{FamilyId, FileMeta, Place, State, Version};
+use version::{FamilyId, FileMeta, FileOwner, State, Version};
 
 /// Returns the family of a data file, and its metadata.
 fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
-    let (Place::Table { family, .. } | Place::Vsst { family }) = state.place_of(number)?;
+    let (FileOwner::Table { family, .. } | FileOwner::Vsst { family }) = state.place_of(number)?;
     Some((family, DataFile::find(state, number)?))
 }
 
@@ -64,7 +64,7 @@ impl Tree {
         }
         then();
         self.context.stats.files_set_aside.add(1);
-        self.context.tell(&Event::FileSetAside { file: told });
+        self.context.notify(&Event::FileSetAside { file: told });
     }
 
     /// Returns the quarantined files that are still part of the store. `holds`: whether a memtable

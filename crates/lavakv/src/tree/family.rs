@@ -2,23 +2,23 @@
 
 use crate::context::drain::level_0::Level0Drain;
 use crate::context::family_options::FamilyOptions;
-use crate::context::fit::Fit;
+use crate::context::fit::SizeReduction;
 use crate::context::options::Options;
-use crate::context::verdict::Gate;
-use crate::tree::chain::{self, Chain};
-use crate::tree::demand::Demand;
+use crate::context::write_throttle::WriteThrottle;
+use crate::tree::compaction_debt::{self, CompactionDebt};
 use crate::tree::empty_ranges::EmptyRanges;
 use crate::tree::family_work::{FamilyWork, SettledTree};
-use crate::tree::hiding::Hiding;
+use crate::tree::scan_cost::ScanCost;
 use crate::tree::settings::Settings;
-use crate::tree::space_sums::{FamilySpace, SpaceSums};
+use crate::tree::space_sums::{SpaceDemand, SpaceSums};
 use crate::tree::summary::{self, VersionSummary};
+use crate::tree::unexposed_garbage::UnexposedGarbage;
 use base::process::Owned;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
 use base::sync::{OnceLock, rank};
 use base::{Error, HashSet, Result, SeqNo};
-use lsm::policy::{CompactionPolicy, Met, SetAside};
+use lsm::policy::{CompactionPolicy, OverlapStats, SetAside};
 use lsm::visible::empty::KeyRange;
 use memtable::MemTable;
 use std::sync::Arc;
@@ -35,15 +35,15 @@ pub(crate) struct ReadState {
     pub frozen: Vec<Arc<MemTable>>,
     pub version: Arc<Version>,
     /// Compaction debt. Every write reads it, so it is derived once for each version.
-    pub chain: Chain,
+    pub chain: CompactionDebt,
     /// Garbage in the value files of the version.
     pub ledger: Arc<Ledger>,
     /// Unexposed garbage below its tables. `None`: no values are separated.
-    hiding: Option<Hiding>,
+    hiding: Option<UnexposedGarbage>,
     /// Other figures of the version that are read often.
     pub summary: VersionSummary,
     /// Space demand of the family.
-    pub space: FamilySpace,
+    pub space: SpaceDemand,
     /// Options from which the fields were derived. A write that has pinned the state takes them
     /// from here.
     pub options: Arc<FamilyOptions>,
@@ -62,13 +62,13 @@ impl ReadState {
         active: Arc<MemTable>,
         frozen: Vec<Arc<MemTable>>,
         version: Arc<Version>,
-        (ledger, hiding): (Arc<Ledger>, Option<Hiding>),
-        chain: Chain,
+        (ledger, hiding): (Arc<Ledger>, Option<UnexposedGarbage>),
+        chain: CompactionDebt,
         options: &Arc<FamilyOptions>,
         (policy, set_aside): (Option<&dyn CompactionPolicy>, &SetAside),
     ) -> ReadState {
         let summary = VersionSummary::of(&version, &ledger, hiding.as_ref(), options);
-        let space = FamilySpace::of((&version, &ledger, &summary), options, policy, set_aside);
+        let space = SpaceDemand::of((&version, &ledger, &summary), options, policy, set_aside);
         let may_prune = ledger.has_unused();
         let summary = VersionSummary {
             is_settled: !may_prune
@@ -118,8 +118,8 @@ impl ReadState {
     }
 
     /// Returns the overlap statistics of its tables. `None`: no values are separated.
-    pub fn met(&self) -> Option<&Met> {
-        self.hiding.as_ref().map(Hiding::met)
+    pub fn met(&self) -> Option<&OverlapStats> {
+        self.hiding.as_ref().map(UnexposedGarbage::met)
     }
 
     /// Returns the tree of a settled family: without tables that a compaction, collection or survey
@@ -130,7 +130,7 @@ impl ReadState {
 
     /// True if the unexposed garbage below some table is not estimated.
     pub fn has_unknown_tables(&self) -> bool {
-        self.hiding.as_ref().is_some_and(Hiding::has_unknown)
+        self.hiding.as_ref().is_some_and(UnexposedGarbage::has_unknown)
     }
 }
 
@@ -180,11 +180,11 @@ pub(crate) struct Family {
     /// Set under the manifest's lock, never reset.
     dropped: AtomicBool,
     /// Rate limit of writes that are slowed down for this family.
-    pub gate: Arc<Gate>,
+    pub gate: Arc<WriteThrottle>,
     /// Drain rate of its level 0.
     pub level_0: Level0Drain,
     /// Cost of its scans caused by scattered values.
-    pub demand: Arc<Demand>,
+    pub demand: Arc<ScanCost>,
     /// Key ranges in which iterators found no visible key.
     pub empty_ranges: EmptyRanges,
     drop_cache: OnceLock<Arc<DropCache>>,
@@ -202,7 +202,7 @@ impl Family {
         version: Arc<Version>,
         memtable_id: u64,
         store: &Options,
-        fit: Fit,
+        fit: SizeReduction,
     ) -> Self {
         let settings = Settings::new(options, store, fit);
         let memtable_bytes = settings.memtable_bytes();
@@ -210,9 +210,9 @@ impl Family {
         let (options, policy) = settings.chosen();
         let policy = policy.as_deref();
         let ledger = Arc::new(Ledger::of(&version));
-        let hiding = (ledger.referenced_bytes() > 0).then(|| Hiding::of(&version));
+        let hiding = (ledger.referenced_bytes() > 0).then(|| UnexposedGarbage::of(&version));
         let set_aside = SetAside::default();
-        let chain = Chain::of(&version, &ledger, policy, &set_aside, &options, memtable_bytes);
+        let chain = CompactionDebt::of(&version, &ledger, policy, &set_aside, &options, memtable_bytes);
         let read_state = ReadState::new(
             active,
             Vec::new(),
@@ -321,7 +321,7 @@ impl Family {
         let memtable_bytes = self.settings.memtable_bytes();
         self.update(|v| {
             let (version, ledger, policy) = (v.version.clone(), v.ledger.clone(), policy.as_deref());
-            let chain = Chain::of(&version, &ledger, policy, &set_aside, &options, memtable_bytes)
+            let chain = CompactionDebt::of(&version, &ledger, policy, &set_aside, &options, memtable_bytes)
                 .with_what_is_known(&v.chain);
             let (active, frozen) = (v.active.clone(), v.frozen.clone());
             ReadState {
@@ -384,7 +384,7 @@ impl Family {
     }
 
     /// Rotates the active memtable. The caller holds the writer's lock.
-    pub fn freeze(&self, next_memtable_id: u64) {
+    pub fn rotate(&self, next_memtable_id: u64) {
         self.update(|v| {
             let active = memtable(self.id, next_memtable_id, self.settings.memtable_bytes());
             v.with_memtables(active, [&v.active].into_iter().chain(&v.frozen).cloned().collect())
@@ -400,7 +400,13 @@ impl Family {
         levels[0] = left.collect::<Vec<_>>().into();
         let version = Version { levels, ..Version::new(self.id) };
         let depth = |policy: Arc<dyn CompactionPolicy>| {
-            chain::l0_depth(&version, policy.as_ref(), &set_aside, &options, self.settings.memtable_bytes())
+            compaction_debt::l0_depth(
+                &version,
+                policy.as_ref(),
+                &set_aside,
+                &options,
+                self.settings.memtable_bytes(),
+            )
         };
         policy.map_or(0, depth)
     }
@@ -418,10 +424,11 @@ impl Family {
         let ledger = Arc::new(known.ledger.after(&known.version, &version));
         let hiding = (ledger.referenced_bytes() > 0).then(|| match &known.hiding {
             Some(hiding) => hiding.after(&known.version, &version),
-            None => Hiding::of(&version),
+            None => UnexposedGarbage::of(&version),
         });
         let memtable_bytes = self.settings.memtable_bytes();
-        let chain = Chain::of(&version, &ledger, policy.as_deref(), &set_aside, &options, memtable_bytes);
+        let chain =
+            CompactionDebt::of(&version, &ledger, policy.as_deref(), &set_aside, &options, memtable_bytes);
         let active = known.active.clone();
         let policy = policy.as_deref();
         Derived {
@@ -477,7 +484,7 @@ impl Family {
             let set_aside = SetAside::default();
             let by = (None, &set_aside);
             let of_values = (Arc::default(), None);
-            ReadState::new(active, Vec::new(), version, of_values, Chain::default(), &options, by)
+            ReadState::new(active, Vec::new(), version, of_values, CompactionDebt::default(), &options, by)
         });
     }
 

@@ -4,8 +4,8 @@
 //! work out what the families will look like -> commit the edit -> publish -> retire inputs, or remove outputs
 //! ```
 //!
-//! A job passes each family's part in its edit ([`Part`]), and a function from a manifest state to
-//! the records of the parts.
+//! A job passes each family's part in its edit ([`FamilyEdit`]), and a function from a manifest
+//! state to the records of the parts.
 //!
 //! The next versions and the states derived from them are computed *before* the lock of the
 //! manifest, from the published state. That includes the ledger, and the sums under all names that
@@ -38,7 +38,7 @@ use std::sync::Arc;
 use version::{Edit, FamilyId, Record, State, StoreRecord, Version};
 
 /// One family's part in an edit.
-pub(crate) struct Part {
+pub(crate) struct FamilyEdit {
     pub family: Arc<Family>,
     /// Ids of the memtables that the edit replaces by tables.
     pub flushed: Vec<u64>,
@@ -52,16 +52,16 @@ pub(crate) struct Part {
     pub copied: Vec<PathBuf>,
 }
 
-impl Part {
-    pub fn new(family: &Arc<Family>) -> Part {
+impl FamilyEdit {
+    pub fn new(family: &Arc<Family>) -> FamilyEdit {
         let (flushed, retired, created, copied) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Part { family: family.clone(), flushed, flushed_bytes: 0, retired, created, copied }
+        FamilyEdit { family: family.clone(), flushed, flushed_bytes: 0, retired, created, copied }
     }
 }
 
 /// Outcome of one part of an edit: see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Installed {
+pub(crate) enum InstallOutcome {
     Whole,
     Overtaken,
     Dropped,
@@ -97,13 +97,13 @@ impl Tree {
     /// Those of [`version::Manifest::commit_with`], and those of a store that has failed before.
     pub fn install(
         &self,
-        parts: Vec<Part>,
+        parts: Vec<FamilyEdit>,
         records: impl Fn(&State, usize) -> Option<Vec<Record>>,
         published: impl FnOnce(),
-    ) -> Result<Vec<Installed>> {
+    ) -> Result<Vec<InstallOutcome>> {
         let Prepared { edit: tried, families } = self.prepare(&parts, &records);
         let prepared = RefCell::new(families);
-        let mut outcomes = vec![Installed::Dropped; parts.len()];
+        let mut outcomes = vec![InstallOutcome::Dropped; parts.len()];
         let (mut overtaken, mut replaced) = (Vec::new(), Vec::new());
         self.files.install(
             |state| {
@@ -131,7 +131,7 @@ impl Tree {
                 for ((part, own), outcome) in parts.iter().zip(&mut prepared).zip(&mut outcomes) {
                     replaced.push(part.family.read_state());
                     if self.publish_in(state, part, own.take()) {
-                        *outcome = Installed::Whole;
+                        *outcome = InstallOutcome::Whole;
                     }
                 }
                 self.context.signals.state_changed();
@@ -140,14 +140,14 @@ impl Tree {
         // These may be the last references to a version, which take a while to free.
         drop((replaced, tried));
         for nth in overtaken {
-            if outcomes[nth] == Installed::Whole {
-                outcomes[nth] = Installed::Overtaken;
+            if outcomes[nth] == InstallOutcome::Whole {
+                outcomes[nth] = InstallOutcome::Overtaken;
             }
         }
         for (part, outcome) in parts.into_iter().zip(&outcomes) {
             match outcome {
-                Installed::Whole => self.files.obsolete.add(part.retired),
-                Installed::Overtaken | Installed::Dropped => {
+                InstallOutcome::Whole => self.files.obsolete.add(part.retired),
+                InstallOutcome::Overtaken | InstallOutcome::Dropped => {
                     self.remove_outputs(&part.created);
                     part.copied.iter().for_each(|path| drop(self.context.env.fs.remove(path)));
                 }
@@ -157,7 +157,11 @@ impl Tree {
     }
 
     /// Derives the families' next states ahead of the commit.
-    fn prepare(&self, parts: &[Part], records: &impl Fn(&State, usize) -> Option<Vec<Record>>) -> Prepared {
+    fn prepare(
+        &self,
+        parts: &[FamilyEdit],
+        records: &impl Fn(&State, usize) -> Option<Vec<Record>>,
+    ) -> Prepared {
         let state = self.files.manifest.state();
         let all = (0..parts.len()).filter(|&nth| state.families.contains_key(&parts[nth].family.id));
         let edit = Edit(all.filter_map(|nth| records(&state, nth)).flatten().collect());
@@ -165,7 +169,7 @@ impl Tree {
         let Ok(after) = state.apply(&edit) else {
             return Prepared { edit, families: parts.iter().map(|_| None).collect() };
         };
-        let derive = |part: &Part| {
+        let derive = |part: &FamilyEdit| {
             let (before, after) =
                 (state.families.get(&part.family.id)?, after.families.get(&part.family.id)?);
             Some(PreparedFamily {
@@ -180,7 +184,7 @@ impl Tree {
     /// Publishes the new version of a part's family. Returns false if the family was dropped; the
     /// job then owns its inputs and outputs. The family may also be dropped a moment later. Then
     /// its last version and the replaced one still have readers.
-    fn publish_in(&self, state: &State, part: &Part, own: Option<PreparedFamily>) -> bool {
+    fn publish_in(&self, state: &State, part: &FamilyEdit, own: Option<PreparedFamily>) -> bool {
         let known = state.families.get(&part.family.id).filter(|_| !part.family.is_dropped());
         let Some(known) = known else { return false };
         let (version, derived) = (known.version.clone(), own.map(|own| own.derived));

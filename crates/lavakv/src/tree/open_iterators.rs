@@ -33,21 +33,21 @@ impl OpenIterators {
 
 /// Lists an iterator until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct IteratorGuard {
     readers: Arc<OpenIterators>,
     id: u64,
 }
 
-impl Reading {
+impl IteratorGuard {
     /// `id`: unique among snapshots and iterators
     /// ([`Snapshots::new_id`](super::snapshot::Snapshots::new_id)).
-    pub fn begin(readers: &Arc<OpenIterators>, id: u64, reader: Reader) -> Reading {
+    pub fn begin(readers: &Arc<OpenIterators>, id: u64, reader: Reader) -> IteratorGuard {
         lock(&readers.0).insert(id, reader);
-        Reading { readers: readers.clone(), id }
+        IteratorGuard { readers: readers.clone(), id }
     }
 }
 
-impl Drop for Reading {
+impl Drop for IteratorGuard {
     fn drop(&mut self) {
         lock(&self.readers.0).remove(&self.id);
     }

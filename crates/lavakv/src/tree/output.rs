@@ -1,8 +1,8 @@
 //! The SSTs and value files that jobs write: their creation and their metadata for the manifest.
 
-use super::overwrites::Older;
-use super::speed_values::{self, Rank};
-use super::{Tree, disk};
+use super::fast_tier_values::{self, Rank};
+use super::overwrites::OlderTables;
+use super::{Tree, table_placement};
 use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
 use crate::tree::retained::{CountedTable, Counting, TableSync, WrittenTable};
@@ -39,11 +39,14 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
         let tree = self.tree;
         let options = self.family.options();
         let number = tree.files.manifest.allocate_file_number();
-        let volume =
-            disk::of_new_table(tree, (self.level, number), self.expected_len.max(options.expert.file_bytes));
-        let kind = |volume| FileKind::of_table(number, volume == Volume::SPEED);
+        let volume = table_placement::of_new_table(
+            tree,
+            (self.level, number),
+            self.expected_len.max(options.expert.file_bytes),
+        );
+        let kind = |volume| FileKind::of_table(number, volume == Volume::FAST);
         let (volume, path, file) = create(tree, volume, self.expected_len, kind)?;
-        disk::count_new_table(tree, (self.level, number), volume);
+        table_placement::count_new_table(tree, (self.level, number), volume);
         let identity = identity(tree, self.family, number, self.level, self.job, self.inputs);
         let table_options = TableOptions {
             compression: options.compression,
@@ -97,15 +100,15 @@ impl VsstFiles {
         // A flush has no inputs.
         let rank = match self.goes_down {
             true => Rank::Elsewhere,
-            false => speed_values::rank(&tree.context.options, class, self.inputs.is_empty()),
+            false => fast_tier_values::rank(&tree.context.options, class, self.inputs.is_empty()),
         };
-        let volume = speed_values::of_new_file(tree, rank, expected_len, options.expert.file_bytes);
-        let kind = |volume| FileKind::of_values(number, volume == Volume::SPEED);
+        let volume = fast_tier_values::of_new_file(tree, rank, expected_len, options.expert.file_bytes);
+        let kind = |volume| FileKind::of_values(number, volume == Volume::FAST);
         let created = create(tree, volume, self.expected_len, kind)?;
-        if created.0 == Volume::SPEED {
-            stats.speed_values.add(1);
+        if created.0 == Volume::FAST {
+            stats.fast_tier_values.add(1);
         } else if matches!(rank, Rank::Hot | Rank::Fresh) {
-            stats.speed_values_elsewhere.add(1);
+            stats.fast_tier_values_elsewhere.add(1);
         }
         Ok(created)
     }
@@ -124,7 +127,7 @@ fn create(
         Ok((volume, path, file))
     };
     match on(volume) {
-        Err(e) if e.kind() == ErrorKind::NoSpace && volume == Volume::SPEED => {
+        Err(e) if e.kind() == ErrorKind::NoSpace && volume == Volume::FAST => {
             tree.speed.refused(&tree.context);
             on(Volume::DIRECTORY)
         }
@@ -196,8 +199,8 @@ pub(crate) fn file_meta(
 ) -> Result<FileMeta> {
     let mut meta = lsm::file_meta(&output.table.table);
     let name = output.path.file_name().and_then(|name| names::parse(name.to_str()?));
-    if matches!(name, Some(FileKind::SpeedKsst(_))) {
-        meta.volume = Volume::SPEED;
+    if matches!(name, Some(FileKind::FastKsst(_))) {
+        meta.volume = Volume::FAST;
     }
     meta.hidden_bytes = match meta.range_tombstones {
         0 if meta.tombstones == 0 => 0,
@@ -206,7 +209,7 @@ pub(crate) fn file_meta(
     };
     // Some tables of the job's version may be gone. This read state is pinned.
     let now = family.read_state();
-    let older = Older::than_table(&now.version, level, &meta, |number| inputs.contains(&number));
+    let older = OlderTables::than_table(&now.version, level, &meta, |number| inputs.contains(&number));
     let hides = older.hidden_by(&meta, &output.table.table.notes);
     meta.known = std::mem::take(&mut meta.known).with_hides(hides);
     Ok(meta)

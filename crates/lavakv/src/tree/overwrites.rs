@@ -26,7 +26,7 @@ const LOOKUPS_MAX: usize = 32 << 10;
 const MILLION: u128 = 1_000_000;
 
 /// Tables that may hold older versions of keys.
-pub(crate) struct Older<'v> {
+pub(crate) struct OlderTables<'v> {
     version: &'v Version,
     /// The older tables of level 0, newest first.
     level_0: Vec<&'v Arc<FileMeta>>,
@@ -34,10 +34,10 @@ pub(crate) struct Older<'v> {
     first: usize,
 }
 
-impl<'v> Older<'v> {
+impl<'v> OlderTables<'v> {
     /// Returns all tables, which are older than any memtable.
-    pub fn than_memtables(version: &'v Version) -> Older<'v> {
-        Older { version, level_0: version.files(0).iter().collect(), first: 1 }
+    pub fn than_memtables(version: &'v Version) -> OlderTables<'v> {
+        OlderTables { version, level_0: version.files(0).iter().collect(), first: 1 }
     }
 
     /// Returns the tables that are older than a table at `level`. `inputs`: the tables that it
@@ -47,11 +47,11 @@ impl<'v> Older<'v> {
         level: usize,
         file: &FileMeta,
         inputs: impl Fn(u64) -> bool,
-    ) -> Older<'v> {
+    ) -> OlderTables<'v> {
         let is_older = |f: &&Arc<FileMeta>| f.seq_range().1 < file.min_seq && !inputs(f.number);
         let level_0 =
             if level == 0 { version.files(0).iter().filter(is_older).collect() } else { Vec::new() };
-        Older { version, level_0, first: level + 1 }
+        OlderTables { version, level_0, first: level + 1 }
     }
 
     /// Returns the tables in a range of user keys that reference values, newest first.

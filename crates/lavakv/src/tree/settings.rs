@@ -3,7 +3,7 @@
 
 use crate::context::ablation::Ablation;
 use crate::context::family_options::FamilyOptions;
-use crate::context::fit::Fit;
+use crate::context::fit::SizeReduction;
 use crate::context::options::Options;
 use base::sync::{Mutex, lock, rank};
 use lsm::policy::{CompactionPolicy, Policies, SetAside};
@@ -19,7 +19,7 @@ struct FitOptions {
 }
 
 impl FitOptions {
-    fn new(given: FamilyOptions, fit: Fit, ablation: Ablation, policies: &Policies) -> Self {
+    fn new(given: FamilyOptions, fit: SizeReduction, ablation: Ablation, policies: &Policies) -> Self {
         let given = given.derived();
         let fitting = fit.family(&given);
         let policy = policies.make(&fitting.policy, &fitting.tree(ablation)).ok();
@@ -30,7 +30,7 @@ impl FitOptions {
 /// The options of the store that all families share.
 #[derive(Debug)]
 struct OfStore {
-    fit: Fit,
+    fit: SizeReduction,
     memtable_bytes: usize,
     ablation: Ablation,
     policies: Policies,
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub fn new(options: FamilyOptions, store: &Options, fit: Fit) -> Settings {
+    pub fn new(options: FamilyOptions, store: &Options, fit: SizeReduction) -> Settings {
         let of_store = OfStore {
             fit,
             memtable_bytes: store.memtable_bytes,

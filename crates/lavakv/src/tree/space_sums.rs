@@ -1,6 +1,6 @@
 //! Space demands of all families, kept as sums, so that reading them visits no family.
 //!
-//! The demand of a family ([`FamilySpace`]) follows from its version, its options and its damage,
+//! The demand of a family ([`SpaceDemand`]) follows from its version, its options and its damage,
 //! and is derived along with the read state. An update of the read state passes a changed demand to
 //! the sums under the lock that publishes it. So the sums always match the published read states.
 //!
@@ -18,7 +18,7 @@ use version::{FamilyId, Version};
 
 /// Space demand of one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FamilySpace {
+pub(crate) struct SpaceDemand {
     /// Bytes of its widest compaction.
     width_bytes: u64,
     /// Bytes of its longest collection output.
@@ -29,13 +29,13 @@ pub(crate) struct FamilySpace {
     live_bytes: u64,
 }
 
-impl FamilySpace {
+impl SpaceDemand {
     pub fn of(
         (version, ledger, summary): (&Version, &Ledger, &VersionSummary),
         options: &FamilyOptions,
         policy: Option<&dyn CompactionPolicy>,
         set_aside: &SetAside,
-    ) -> FamilySpace {
+    ) -> SpaceDemand {
         let tables: u64 = version.levels.iter().map(|level| level.bytes()).sum();
         let width = policy.map_or(0, |policy| policy.width_bytes(version, set_aside));
         // A collection cannot exceed the records that there are, but unflushed records may still be
@@ -47,7 +47,7 @@ impl FamilySpace {
         let share = tables.saturating_mul(2048) / tables.saturating_add(records).max(1);
         let known = tables > 0 && options.min_blob_size > 0 && !widens;
         let live = tables.saturating_add(ledger.referenced_bytes());
-        FamilySpace {
+        SpaceDemand {
             width_bytes: with_overhead(width),
             collected_bytes: if separates { longest } else { 0 },
             table_share: if known { share.min(1024) } else { 1024 },
@@ -81,7 +81,7 @@ impl Asked {
 
 #[derive(Debug, Default)]
 struct Sums {
-    families: BTreeMap<FamilyId, FamilySpace>,
+    families: BTreeMap<FamilyId, SpaceDemand>,
     width_bytes: Asked,
     collected_bytes: Asked,
     table_share: Asked,
@@ -98,7 +98,7 @@ impl Sums {
         true
     }
 
-    fn add(&mut self, id: FamilyId, demand: FamilySpace) {
+    fn add(&mut self, id: FamilyId, demand: SpaceDemand) {
         self.width_bytes.add(demand.width_bytes);
         self.collected_bytes.add(demand.collected_bytes);
         self.table_share.add(demand.table_share);
@@ -110,19 +110,19 @@ impl Sums {
 /// Space demands of all families: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceSums {
-    sums: Mutex<Sums, rank::FamilySpace>,
+    sums: Mutex<Sums, rank::SpaceDemand>,
 }
 
 impl SpaceSums {
     /// Adds a family, or replaces its demand.
-    pub fn join(&self, id: FamilyId, demand: FamilySpace) {
+    pub fn join(&self, id: FamilyId, demand: SpaceDemand) {
         let mut sums = lock(&self.sums);
         sums.remove(id);
         sums.add(id, demand);
     }
 
     /// Replaces the demand of a family, if it is in the sums.
-    pub fn change(&self, id: FamilyId, demand: FamilySpace) {
+    pub fn change(&self, id: FamilyId, demand: SpaceDemand) {
         let mut sums = lock(&self.sums);
         if sums.remove(id) {
             sums.add(id, demand);

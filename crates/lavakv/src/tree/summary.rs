@@ -1,9 +1,9 @@
 //! Figures of a version that are read often, derived once when it is installed.
 
 use crate::context::family_options::FamilyOptions;
-use crate::tree::chain::Chain;
+use crate::tree::compaction_debt::CompactionDebt;
 use crate::tree::family_work::SettledTree;
-use crate::tree::hiding::Hiding;
+use crate::tree::unexposed_garbage::UnexposedGarbage;
 use lsm::policy::{CompactionPolicy, InProgress, SetAside};
 use values::Ledger;
 use version::Version;
@@ -57,14 +57,14 @@ pub(crate) struct VersionSummary {
 /// Returns whether the levels of a family without separated values need no compaction, and are far from
 /// the throttle bounds.
 pub(crate) fn is_settled(
-    (version, chain): (&Version, &Chain),
+    (version, chain): (&Version, &CompactionDebt),
     options: &FamilyOptions,
     policy: Option<&dyn CompactionPolicy>,
     set_aside: &SetAside,
 ) -> bool {
     let bounds = options.expert.l0_slowdown_files + options.expert.l0_stop_files;
     let is_far = 2 * chain.l0_depth < bounds && chain.excess_percent == 0;
-    let facts = lsm::policy::Facts { version, set_aside, busy: &InProgress::default() };
+    let facts = lsm::policy::PickInputs { version, set_aside, busy: &InProgress::default() };
     let is_in_shape = || policy.is_none_or(|p| p.l0(&facts).is_none() && p.levels(&facts).is_none());
     version.vssts.is_empty() && is_far && is_in_shape()
 }
@@ -81,10 +81,10 @@ impl VersionSummary {
     pub fn of(
         version: &Version,
         ledger: &Ledger,
-        hiding: Option<&Hiding>,
+        hiding: Option<&UnexposedGarbage>,
         options: &FamilyOptions,
     ) -> VersionSummary {
-        let above_bytes = hiding.map_or(0, Hiding::bytes);
+        let above_bytes = hiding.map_or(0, UnexposedGarbage::bytes);
         let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
         // Compensated sizes contain longer keys than the tables do, so the sum may exceed the
         // values.
@@ -100,7 +100,9 @@ impl VersionSummary {
             garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, tables, options),
             exposed_bytes: exposed,
             hidden_bytes: above_bytes,
-            likely_hidden_bytes: hiding.map_or(0, Hiding::likely_bytes).min(ledger.referenced_bytes()),
+            likely_hidden_bytes: hiding
+                .map_or(0, UnexposedGarbage::likely_bytes)
+                .min(ledger.referenced_bytes()),
             allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
             file_bytes,
             collected_bytes: collected_bytes(ledger.longest_copied_bytes(), file_bytes),

@@ -11,27 +11,27 @@ mod disks;
 pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod hot_cold;
+mod job_errors;
 pub(crate) mod log;
 pub(crate) mod metrics_file;
 pub(crate) mod moves;
+pub(crate) mod plan_snapshot;
 pub(crate) mod relocation;
 pub(crate) mod rest;
 pub(crate) mod retained;
 pub(crate) mod scrub;
-pub(crate) mod seen;
 pub(crate) mod separate;
 pub(crate) mod survey;
-mod verdict;
 
 use crate::context::Context;
-use crate::context::drain::Drain;
-use crate::files::Files;
+use crate::context::drain::DrainRates;
+use crate::files::KvFiles;
 use crate::files::log::Log;
 use crate::large::Large;
-use crate::plan::answer::Notes;
+use crate::plan::answer::PlanNotes;
 use crate::plan::collection;
 use crate::plan::gc_pace::GcPace;
-use crate::plan::in_progress::{Asked, InProgressSet};
+use crate::plan::in_progress::{InProgressSet, ManualCompaction};
 use crate::plan::next::{Plan, next};
 use crate::plan::quiet::Quiet;
 use crate::plan::requests::Caller;
@@ -42,23 +42,23 @@ use crate::tree::family::Family;
 use crate::write::WritePath;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, Result, SeqNo};
-use lsm::policy::{Compaction, Facts, ManualRange, ManualStep, Reason};
-use seen::Seen;
+use lsm::policy::{Compaction, ManualRange, ManualStep, PickInputs, Reason};
+use plan_snapshot::PlanSnapshot;
 use std::sync::Arc;
-use store::run::{Duty, Job, JobClass, Work};
+use store::run::{Job, JobClass, Work, WorkerRole};
 use store::space::SpaceBudget;
 
 /// The state shared by all jobs.
 pub(crate) struct Jobs {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
-    pub files: Arc<Files>,
+    pub files: Arc<KvFiles>,
     pub tree: Arc<Tree>,
     pub log: Arc<Log>,
     pub large: Arc<Large>,
     /// For the scrub, which flushes data whose log pages are damaged.
     pub writes: Arc<WritePath>,
-    pub drain: Arc<Drain>,
+    pub drain: Arc<DrainRates>,
     /// Claims of running jobs.
     pub in_progress: Mutex<InProgressSet, rank::InProgress>,
     /// Rate limit of collections while they slow flushes down.
@@ -70,7 +70,11 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    pub fn new(writes: &Arc<WritePath>, drain: &Arc<Drain>, metrics: fn(&Jobs) -> Result<String>) -> Jobs {
+    pub fn new(
+        writes: &Arc<WritePath>,
+        drain: &Arc<DrainRates>,
+        metrics: fn(&Jobs) -> Result<String>,
+    ) -> Jobs {
         Jobs {
             context: writes.context.clone(),
             space: writes.space.clone(),
@@ -115,7 +119,7 @@ impl Jobs {
 }
 
 impl Work for Jobs {
-    fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+    fn next(self: Arc<Self>, duty: WorkerRole, below: JobClass) -> Option<Box<dyn Job>> {
         next_job(&self, duty, below)
     }
 
@@ -138,14 +142,14 @@ type Claimed = Box<dyn FnOnce() -> Box<dyn Job>>;
 
 /// Returns the most urgent job in `duty` and above `below` that may start now. Its inputs are
 /// claimed.
-pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: WorkerRole, below: JobClass) -> Option<Box<dyn Job>> {
     if jobs.context.signals.is_stopping() || jobs.context.health.is_poisoned() || jobs.log.get().is_none() {
         // No sync will follow, so asynchronous waiters for a sync must be failed.
         jobs.log.refuse_if_poisoned();
         return None;
     }
     // The log thread skips the space sums, because writers wait for it.
-    if duty != Duty::Log {
+    if duty != WorkerRole::Log {
         jobs.tree.look_for_space();
         disks::see(jobs);
     }
@@ -154,15 +158,15 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
     let log = is_for_log && !set.running.log && log::wanted(jobs);
     let claimed = if log && !jobs.log.preparation().gives_way() {
         Some(log::claim(jobs, &mut set))
-    } else if duty != Duty::Log && JobClass::Metrics < below && metrics_file::is_due(jobs, &set) {
+    } else if duty != WorkerRole::Log && JobClass::Metrics < below && metrics_file::is_due(jobs, &set) {
         // Nothing in the store depends on the metrics file. So it bypasses the plan, and runs even
         // when jobs wait for space.
         Some(metrics_file::claim(jobs, &mut set))
-    } else if duty == Duty::Log || jobs.context.health.must_wait(jobs.context.now_ns()) {
+    } else if duty == WorkerRole::Log || jobs.context.health.must_wait(jobs.context.now_ns()) {
         None
     } else {
-        let mut notes = Notes::default();
-        let plan = next(&Seen::new(jobs, &set), below, &mut notes);
+        let mut notes = PlanNotes::default();
+        let plan = next(&PlanSnapshot::new(jobs, &set), below, &mut notes);
         jobs.context.stats.jobs_held_for_log.add(notes.leaves_room_for_log.into());
         take_note(&mut set, notes);
         plan.and_then(|plan| claim(jobs, &mut set, plan))
@@ -188,7 +192,7 @@ fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claime
 }
 
 /// Stores the notes of a decision.
-fn take_note(set: &mut InProgressSet, notes: Notes) {
+fn take_note(set: &mut InProgressSet, notes: PlanNotes) {
     let learned = &mut set.learned;
     learned.gc_slots = notes.gc_slots.unwrap_or(learned.gc_slots);
     learned.log_load = notes.log_load.unwrap_or(learned.log_load);
@@ -240,7 +244,7 @@ pub(crate) fn advance_manual(
     if family.is_dropped() {
         return Manual::Over;
     }
-    let may_collect = || range.rewrites() && collection::is_wanted(&Seen::new(jobs, &set));
+    let may_collect = || range.rewrites() && collection::is_wanted(&PlanSnapshot::new(jobs, &set));
     let nobody = !set.running.rewrites() && !may_collect();
     if let Some(asked) = set.manual.take_if(|asked| nobody && !fits(jobs, family, &asked.compaction)) {
         // The compaction is abandoned, and the caller gets an error. Writes and flushes do not
@@ -257,7 +261,7 @@ pub(crate) fn advance_manual(
     }
     let Some(policy) = family.policy() else { return Manual::Over };
     let (version, set_aside) = (family.read_state().version.clone(), family.settings.tables_set_aside());
-    let facts = Facts { version: &version, set_aside: &set_aside, busy: set.of(family.id) };
+    let facts = PickInputs { version: &version, set_aside: &set_aside, busy: set.of(family.id) };
     let snapshots = jobs.tree.snapshots.for_job();
     let has_released = |table| jobs.tree.kept.has_released(table, &snapshots);
     let compaction = match policy.manual(&facts, range, &has_released) {
@@ -273,7 +277,7 @@ pub(crate) fn advance_manual(
     let cut = if fits { None } else { range.cut(&compaction, jobs.space.grants.job_bytes_max()) };
     let compaction = cut.unwrap_or(compaction);
     set.claim(&compaction);
-    set.manual = Some(Asked { compaction, caller: caller.clone() });
+    set.manual = Some(ManualCompaction { compaction, caller: caller.clone() });
     drop(set);
     jobs.context.signals.notify_work();
     Manual::Waits
@@ -290,7 +294,7 @@ pub(crate) fn take_back_manual(jobs: &Jobs, caller: &Caller) {
 /// Returns whether optional producers of garbage must yield to collection: a collection is running
 /// or due, under garbage pressure. A rewrite of values leaves as many bytes of garbage behind.
 fn collection_goes_first(jobs: &Jobs, set: &InProgressSet) -> bool {
-    let seen = Seen::new(jobs, set);
+    let seen = PlanSnapshot::new(jobs, set);
     let under_way = set.running.collections > 0 || collection::is_wanted(&seen);
     under_way && collection::is_pressing(&seen)
 }
@@ -303,13 +307,13 @@ pub(crate) fn is_idle(jobs: &Jobs) -> bool {
     if set.running.is_any() || set.manual.is_some() || log::wanted(jobs) {
         return false;
     }
-    let mut notes = Notes::default();
-    let seen = Seen::new(jobs, &set);
+    let mut notes = PlanNotes::default();
+    let seen = PlanSnapshot::new(jobs, &set);
     let plan = next(&seen, JobClass::Scrub, &mut notes);
     // Memtables held back by a checkpoint still need a flush.
     let idle = plan.is_none() && seen.is_flushed();
     // No job starts, so the hysteresis of the slots must not advance.
-    take_note(&mut set, Notes { gc_slots: None, ..notes });
+    take_note(&mut set, PlanNotes { gc_slots: None, ..notes });
     idle
 }
 

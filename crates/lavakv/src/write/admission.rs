@@ -1,8 +1,8 @@
 //! Admission of writes: the rate at which they enter, and the room that they need.
 //!
 //! A write passes these checks in this order before it is logged. No check sleeps: it returns the
-//! condition to wait for ([`need::Need`]), and the caller waits with no lock held, up to its
-//! deadline ([`patience`]).
+//! condition to wait for ([`wait_condition::WaitCondition`]), and the caller waits with no lock
+//! held, up to its deadline ([`patience`]).
 //!
 //! | check | lock | condition | refused with |
 //! |---|---|---|---|
@@ -15,10 +15,10 @@
 //! **The verdict.** The charge is the bytes of the write over the allowed rate, which follows from
 //! memory, level 0, levels, garbage and space ([`price`]). An evaluation of these costs more than
 //! the rest of the admission of a short put. So its outcome, the verdict, is kept for the next
-//! writes ([`crate::context::verdict`]). It holds until they have used up its credit, the state of
-//! the store changes, or a limited rate is a millisecond old. The store and each family have one
-//! verdict per kind of write. A write is charged by all that concern it, and waits for the highest
-//! charge.
+//! writes ([`crate::context::write_throttle`]). It holds until they have used up its credit, the
+//! state of the store changes, or a limited rate is a millisecond old. The store and each family
+//! have one verdict per kind of write. A write is charged by all that concern it, and waits for the
+//! highest charge.
 //!
 //! **Invariants**
 //!
@@ -37,29 +37,29 @@
 //! Rotation is a part of [`room`]: it freezes full memtables, and the family with the oldest change
 //! when the log is over its bound.
 
-pub(crate) mod need;
-pub(crate) mod patience;
-pub(crate) mod payment;
 pub(crate) mod price;
 pub(crate) mod room;
 pub(crate) mod space;
+pub(crate) mod throttle_charge;
+pub(crate) mod wait_condition;
+pub(crate) mod write_deadline;
 
 use super::memtables::{Memtables, Writer};
 use crate::batch::payload::Payload;
 use crate::context::Context;
-use crate::context::drain::Drain;
-use crate::context::verdict::Gate;
+use crate::context::drain::DrainRates;
+use crate::context::write_throttle::WriteThrottle;
 use crate::files::log::Log;
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use base::Result;
 use base::sync::MutexGuard;
-use need::Need;
-use patience::busy;
-use payment::{Paid, Payment};
-use room::Tried;
+use room::AdmissionAttempts;
 use std::sync::Arc;
 use store::space::SpaceBudget;
+use throttle_charge::{ChargeStep, ThrottleCharge};
+use wait_condition::WaitCondition;
+use write_deadline::busy;
 
 /// Admission of the writes of a store: see the module.
 pub(crate) struct Admission {
@@ -67,26 +67,26 @@ pub(crate) struct Admission {
     space: Arc<SpaceBudget>,
     tree: Arc<Tree>,
     log: Arc<Log>,
-    drain: Arc<Drain>,
+    drain: Arc<DrainRates>,
     memtables: Arc<Memtables>,
     /// The rate of writers as far as memory and space limit it. Each family has a gate for its own
     /// limits.
-    gate: Arc<Gate>,
+    gate: Arc<WriteThrottle>,
 }
 
 /// The state of a write before it is admitted.
 pub(crate) struct Entry {
     /// Its throttle charge.
-    pub payment: Payment,
+    pub payment: ThrottleCharge,
     /// Its attempts to find space and room.
-    pub tried: Tried,
+    pub tried: AdmissionAttempts,
 }
 
 impl Entry {
     /// Creates the state of a write that has not begun.
     pub fn of_write(payload: &Payload<'_>) -> Entry {
-        let payment = Payment::of_write(payload.weight as u64, payload.is_delete_only());
-        Entry { payment, tried: Tried::NONE }
+        let payment = ThrottleCharge::of_write(payload.weight as u64, payload.is_delete_only());
+        Entry { payment, tried: AdmissionAttempts::NONE }
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Entered<'a> {
     /// The write may be logged, under this lock.
     Open(MutexGuard<'a, Writer>),
     /// The next attempt can be made when this is met.
-    Needs(Need),
+    Needs(WaitCondition),
 }
 
 impl Admission {
@@ -114,9 +114,9 @@ impl Admission {
         until_ns: u64,
     ) -> Result<Entered<'_>> {
         match entry.payment.pay(self, families, until_ns)? {
-            Paid::All => {}
-            Paid::Needs(need) => return Ok(Entered::Needs(need)),
-            Paid::NotInTime(cause) => return Err(busy(cause)),
+            ChargeStep::All => {}
+            ChargeStep::Needs(need) => return Ok(Entered::Needs(need)),
+            ChargeStep::NotInTime(cause) => return Err(busy(cause)),
         }
         entry.tried.forget_found();
         loop {
@@ -124,12 +124,12 @@ impl Admission {
             self.context.check_open()?;
             // Families are dropped under this lock.
             families.iter().try_for_each(|family| family.check_there())?;
-            match self.make_room(&mut writer, families, (payload, is_logged), &mut entry.tried)? {
+            match self.rotate_full_memtables(&mut writer, families, (payload, is_logged), &mut entry.tried)? {
                 None => {
                     self.memtables.make_place()?;
                     return Ok(Entered::Open(writer));
                 }
-                Some(Need::Look(what)) => {
+                Some(WaitCondition::Look(what)) => {
                     drop(writer);
                     entry.tried.look(&self.tree, what);
                 }
@@ -141,7 +141,7 @@ impl Admission {
     pub fn new(
         tree: &Arc<Tree>,
         log: &Arc<Log>,
-        drain: &Arc<Drain>,
+        drain: &Arc<DrainRates>,
         memtables: &Arc<Memtables>,
     ) -> Admission {
         Admission {

@@ -1,8 +1,8 @@
 //! The write path: admission, sequence, log append, insert, publication, durability.
 //!
 //! A write is a state machine ([`WriteOp`]), so blocking and asynchronous calls drive the same
-//! steps. A step that cannot go on releases its locks and returns a wait condition ([`Need`]); the
-//! next step evaluates everything anew.
+//! steps. A step that cannot go on releases its locks and returns a wait condition
+//! ([`WaitCondition`]); the next step evaluates everything anew.
 //!
 //! | | part of a write | lock | function |
 //! |---|---|---|---|
@@ -24,8 +24,8 @@
 //!   sequences, of batches in the log and of publication are the same, and a reader sees a prefix
 //!   of the writes.
 //! * *No gap.* `next_seq` advances after the append. An append that fails leaves nothing in the log
-//!   ([`Unlogged::Certain`]), or its outcome is unknown and the store is poisoned
-//!   ([`Unlogged::Perhaps`]).
+//!   ([`AppendFailure::Certain`]), or its outcome is unknown and the store is poisoned
+//!   ([`AppendFailure::Perhaps`]).
 //! * *Whole batches.* Rotation holds the writer's lock and waits for all registered inserts. So a
 //!   frozen memtable holds whole, visible batches, and an insert keeps the memtables that were
 //!   active at part 5.
@@ -47,12 +47,12 @@
 //! ([`super::memtables`]). A volatile batch is in no log: if it spans families, the next flush
 //! takes all of them in one edit.
 
-mod carry;
+mod embedded_batch;
 
 use super::WritePath;
-use super::admission::need::Need;
-use super::admission::patience::Patience;
 use super::admission::room::UNDER_WAY_BYTES_MAX;
+use super::admission::wait_condition::WaitCondition;
+use super::admission::write_deadline::WriteDeadline;
 use super::admission::{Entered, Entry};
 use super::fate::of_unknown_fate;
 use super::memtables::Writer;
@@ -60,17 +60,17 @@ use crate::batch;
 use crate::batch::payload::{Body, Payload};
 use crate::context::options::Durability;
 use crate::files::log::TENANT;
-use crate::large::draft::Draft;
+use crate::large::pending_segment::PendingSegment;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::borrow::Cow;
-use store::commit::{Ballast, Need as GroupNeed};
-use store::guest::{BatchSink, Carried};
+use store::commit::{LogGroupPurpose, ReservePurpose};
+use store::secondary_engine::{BatchSink, EmbeddedPrimaryBatch};
 use wal::{Lane, Position};
 
 /// The outcome of a step.
 pub(crate) enum WriteStep {
     /// The next step can be taken when this is met.
-    Needs(Need),
+    Needs(WaitCondition),
     /// The write is acknowledged.
     Done,
 }
@@ -97,7 +97,7 @@ pub(crate) struct WriteState {
     stage: Stage,
     /// The segments that the payload references; kept from the moment at which the payload may be
     /// in the log.
-    drafts: Vec<Draft>,
+    drafts: Vec<PendingSegment>,
     /// Its charge, and its attempts to find room.
     entry: Entry,
     resort: Option<LastResort>,
@@ -110,7 +110,7 @@ pub(crate) struct WriteState {
 impl WriteState {
     /// Creates the state of a new write. `drafts`: the finished segments that it references,
     /// removed if it is not logged.
-    pub fn new(payload: &Payload<'_>, durability: Durability, drafts: Vec<Draft>) -> WriteState {
+    pub fn new(payload: &Payload<'_>, durability: Durability, drafts: Vec<PendingSegment>) -> WriteState {
         WriteState {
             durability,
             stage: Stage::Start,
@@ -151,7 +151,7 @@ impl<'a> WriteOp<'a> {
         writes: &'a WritePath,
         payload: Payload<'a>,
         durability: Durability,
-        drafts: Vec<Draft>,
+        drafts: Vec<PendingSegment>,
     ) -> Self {
         let state = WriteState::new(&payload, durability, drafts);
         Self::resumed(writes, payload, state)
@@ -210,7 +210,7 @@ impl<'a> WriteOp<'a> {
     }
 
     /// Drives the steps to the end, with waits between them.
-    pub fn run(mut self, mut patience: Patience) -> Result<()> {
+    pub fn run(mut self, mut patience: WriteDeadline) -> Result<()> {
         loop {
             let stepped = match self.step(patience.until_ns()) {
                 Ok(WriteStep::Done) => return Ok(()),
@@ -267,15 +267,15 @@ impl<'a> WriteOp<'a> {
                     self.state.stage = Stage::Done;
                     return Ok(WriteStep::Done);
                 }
-                Err(Unlogged::Behind) => return Ok(WriteStep::Needs(Need::Durable)),
-                Err(Unlogged::NotYet(need, resort)) => {
+                Err(AppendFailure::Behind) => return Ok(WriteStep::Needs(WaitCondition::Durable)),
+                Err(AppendFailure::NotYet(need, resort)) => {
                     self.state.resort = Some(resort);
                     return Ok(WriteStep::Needs(need));
                 }
-                Err(Unlogged::Certain(e) | Unlogged::Perhaps(e)) => return Err(e),
+                Err(AppendFailure::Certain(e) | AppendFailure::Perhaps(e)) => return Err(e),
             }
         }
-        self.state.drafts.iter_mut().for_each(Draft::keep);
+        self.state.drafts.iter_mut().for_each(PendingSegment::keep);
         writer.next_seq = last_seq + 1;
         let is_alone = self.inserts_alone();
         writes.memtables.insert(writer, &self.payload, &families, (first_seq, last_seq), is_alone);
@@ -288,10 +288,10 @@ impl<'a> WriteOp<'a> {
     fn wait_for(&mut self, logged: Logged) -> Result<WriteStep> {
         self.state.stage = Stage::Logged(logged);
         if logged.to_be_durable.is_some() {
-            return Ok(WriteStep::Needs(Need::Durable));
+            return Ok(WriteStep::Needs(WaitCondition::Durable));
         }
         if self.writes.tree.snapshots.visible() < logged.last_seq {
-            return Ok(WriteStep::Needs(Need::Visible));
+            return Ok(WriteStep::Needs(WaitCondition::Visible));
         }
         self.state.stage = Stage::Done;
         self.writes.context.health.check_sound().map_err(of_unknown_fate)?;
@@ -324,24 +324,31 @@ impl<'a> WriteOp<'a> {
     /// Appends the write to its lane, once all earlier batches of the other lane are durable (see
     /// [`carry`]). Provides a log group if the log asks for one. `None`: the secondary engine
     /// cannot take it now.
-    fn append(&mut self, writer: &mut Writer, seqs: (SeqNo, SeqNo)) -> Result<Option<Position>, Unlogged> {
+    fn append(
+        &mut self,
+        writer: &mut Writer,
+        seqs: (SeqNo, SeqNo),
+    ) -> Result<Option<Position>, AppendFailure> {
         let (writes, lane) = (self.writes, self.lane());
         let WriteOp { payload, state, sink, .. } = self;
         if let Some((other, position)) = writes.other_lane(writer, lane) {
             if !std::mem::replace(&mut state.waited, true) {
                 state.behind = Some((other, position));
-                return Err(Unlogged::Behind);
+                return Err(AppendFailure::Behind);
             }
-            writes.sync_lane(other, position).map_err(Unlogged::Certain)?;
+            writes.sync_lane(other, position).map_err(AppendFailure::Certain)?;
         }
         let header = batch::header(seqs.0, payload.count);
         let [head, key, between, value] = payload.pieces;
         let pieces = [&header[..], head, key, between, value];
         if let Some(sink) = sink {
-            let position =
-                writes.append_to(&mut **sink, Carried { seqs, pieces: &pieces }, state.durability)?;
+            let position = writes.append_to(
+                &mut **sink,
+                EmbeddedPrimaryBatch { seqs, pieces: &pieces },
+                state.durability,
+            )?;
             if let Some(position) = position {
-                (writer.last_logged, writer.carried_seq) = (Some((lane, position)), seqs.1);
+                (writer.last_logged, writer.embedded_seq) = (Some((lane, position)), seqs.1);
             }
             return Ok(position);
         }
@@ -356,13 +363,13 @@ impl<'a> WriteOp<'a> {
                     writes.provide_group(writer, len, payload.is_delete_only(), &mut state.resort)?;
                 }
                 Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => {
-                    return Err(Unlogged::Certain(e));
+                    return Err(AppendFailure::Certain(e));
                 }
                 Err(e) => {
                     writes.context.health.poison(&e);
                     // A restart may find the batch in the log, with its references.
-                    state.drafts.iter_mut().for_each(Draft::keep);
-                    return Err(Unlogged::Perhaps(of_unknown_fate(e)));
+                    state.drafts.iter_mut().for_each(PendingSegment::keep);
+                    return Err(AppendFailure::Perhaps(of_unknown_fate(e)));
                 }
             }
         }
@@ -388,7 +395,7 @@ impl Drop for WriteOp<'_> {
 }
 
 /// The reason why a batch was not logged.
-pub(crate) enum Unlogged {
+pub(crate) enum AppendFailure {
     /// The batch is not in the log. (After a failed sync of the other lane the caller still gets
     /// `Io`.)
     Certain(Error),
@@ -396,7 +403,7 @@ pub(crate) enum Unlogged {
     Perhaps(Error),
     /// The batch is not in the log and may be retried when the condition is met. Its deletes wait
     /// for the room that a flush of all memtables frees.
-    NotYet(Need, LastResort),
+    NotYet(WaitCondition, LastResort),
     /// The batch is not in the log and may be retried when the other lane is durable.
     Behind,
 }
@@ -419,26 +426,26 @@ impl WritePath {
         batch_len: usize,
         frees: bool,
         resort: &mut Option<LastResort>,
-    ) -> Result<(), Unlogged> {
+    ) -> Result<(), AppendFailure> {
         if let Some(LastResort { refusal, live_bytes }) = resort.take() {
             // The log takes from the reserve only if no flush is left to need it, or if flushes
             // have freed a group.
             let found = self.log.spares().has_fitting(wal::group_len_needed(batch_len))
                 || self.log.wal().content().live_bytes() < live_bytes;
             return match found || self.space.memory.backlog() == 0 {
-                true => self.log.provide(batch_len, GroupNeed::Last).map_err(Unlogged::Certain),
-                false => Err(Unlogged::Certain(refusal)),
+                true => self.log.provide(batch_len, LogGroupPurpose::Last).map_err(AppendFailure::Certain),
+                false => Err(AppendFailure::Certain(refusal)),
             };
         }
-        let need = if frees { GroupNeed::Deletes } else { GroupNeed::Usual };
+        let need = if frees { LogGroupPurpose::Deletes } else { LogGroupPurpose::Usual };
         match self.log.provide(batch_len, need) {
             Err(e) if frees && e.kind() == ErrorKind::NoSpace => {
                 let live_bytes = self.log.wal().content().live_bytes();
-                let need = Need::Group { least: wal::group_len_needed(batch_len), live_bytes };
+                let need = WaitCondition::Group { least: wal::group_len_needed(batch_len), live_bytes };
                 self.flush_for_room(writer);
-                Err(Unlogged::NotYet(need, LastResort { refusal: e, live_bytes }))
+                Err(AppendFailure::NotYet(need, LastResort { refusal: e, live_bytes }))
             }
-            provided => provided.map_err(Unlogged::Certain),
+            provided => provided.map_err(AppendFailure::Certain),
         }
     }
 
@@ -447,7 +454,7 @@ impl WritePath {
     /// else does.
     fn flush_for_room(&self, writer: &mut Writer) {
         self.memtables.freeze_all(writer);
-        if self.log.spares().give_ballast(Ballast::Jobs) {
+        if self.log.spares().release_reserved(ReservePurpose::Jobs) {
             self.context.health.space_found();
         }
     }

@@ -2,14 +2,14 @@
 //! single values.
 
 use super::WritePath;
-use super::admission::patience::{Patience, Terms};
+use super::admission::write_deadline::{WriteDeadline, WriteTerms};
 use super::commit::WriteOp;
 use crate::batch::frame::Frame;
 use crate::batch::payload::{OwnedPayload, Payload};
 use crate::batch::{Change, Entries, WriteBatch};
 use crate::context::into_io;
 use crate::context::options::Durability;
-use crate::large::draft::Draft;
+use crate::large::pending_segment::PendingSegment;
 use crate::large::segments;
 use crate::tree::family::Family;
 use base::{Error, Result, ValueKind};
@@ -22,7 +22,7 @@ use table::segment::CHUNK_LEN;
 struct PaidDraft {
     writes: Arc<WritePath>,
     family: Arc<Family>,
-    draft: Draft,
+    draft: PendingSegment,
     /// True if room for all of it was found at its beginning.
     admitted: bool,
 }
@@ -34,16 +34,16 @@ impl PaidDraft {
         family: &Arc<Family>,
         key: &[u8],
         expected_len: u64,
-        patience: &mut Patience,
+        patience: &mut WriteDeadline,
     ) -> Result<PaidDraft> {
         writes.context.health.check()?;
         writes.admission.admit_segment(expected_len, patience)?;
-        let draft = Draft::begin(&writes.files, family.id, key, expected_len)?;
+        let draft = PendingSegment::begin(&writes.files, family.id, key, expected_len)?;
         let (writes, family, admitted) = (writes.clone(), family.clone(), expected_len > 0);
         Ok(PaidDraft { writes, family, draft, admitted })
     }
 
-    fn append(&mut self, data: &[u8], patience: &mut Patience) -> Result<()> {
+    fn append(&mut self, data: &[u8], patience: &mut WriteDeadline) -> Result<()> {
         let mut payment = self.writes.admission.pay_for_segment(&self.family, data.len() as u64, patience)?;
         if !self.admitted {
             let admitted = self.writes.admission.admit_segment(data.len() as u64, patience);
@@ -53,7 +53,7 @@ impl PaidDraft {
     }
 
     /// Returns the reference for the log, and the file, which is kept once the reference is logged.
-    fn finish(mut self) -> Result<(SegmentReference, Draft)> {
+    fn finish(mut self) -> Result<(SegmentReference, PendingSegment)> {
         let reference = self.draft.finish()?;
         Ok((reference, self.draft))
     }
@@ -80,7 +80,7 @@ pub struct ValueWriter {
     family: Arc<Family>,
     key: Vec<u8>,
     durability: Durability,
-    patience: Patience,
+    patience: WriteDeadline,
     /// The beginning of the value, while it may turn out to be short.
     held: Vec<u8>,
     draft: Option<PaidDraft>,
@@ -93,7 +93,7 @@ impl ValueWriter {
         writes: &Arc<WritePath>,
         family: &Arc<Family>,
         key: &[u8],
-        Terms { durability, patience }: Terms,
+        WriteTerms { durability, patience }: WriteTerms,
     ) -> Result<ValueWriter> {
         segments::validate(key, 0)?;
         if key.is_empty() {
@@ -222,7 +222,7 @@ pub(crate) fn put(
     family: &Arc<Family>,
     key: &[u8],
     value: &[u8],
-    Terms { durability, mut patience }: Terms,
+    WriteTerms { durability, mut patience }: WriteTerms,
 ) -> Result<()> {
     let (reference, draft) = write(writes, family, key, value, &mut patience)?;
     let change = Change { kind: ValueKind::PlacedReference, family: family.id, key, value: &reference };
@@ -236,8 +236,8 @@ pub(crate) fn put(
 pub(crate) fn place(
     writes: &Arc<WritePath>,
     payload: OwnedPayload,
-    patience: &mut Patience,
-) -> Result<(OwnedPayload, Vec<Draft>)> {
+    patience: &mut WriteDeadline,
+) -> Result<(OwnedPayload, Vec<PendingSegment>)> {
     match payload {
         OwnedPayload::One { family, key, value, .. } => {
             let (value, draft) = write(writes, &family, &key, &value, patience)?;
@@ -254,7 +254,7 @@ pub(crate) fn place(
 pub(crate) fn write_batch(
     writes: &Arc<WritePath>,
     batch: &WriteBatch,
-    Terms { durability, mut patience }: Terms,
+    WriteTerms { durability, mut patience }: WriteTerms,
 ) -> Result<()> {
     let (referring, drafts) = place_of_batch(writes, batch, &mut patience)?;
     WriteOp::with_drafts(writes, Payload::batch(&referring), durability, drafts).run(patience)
@@ -263,8 +263,8 @@ pub(crate) fn write_batch(
 fn place_of_batch(
     writes: &Arc<WritePath>,
     batch: &WriteBatch,
-    patience: &mut Patience,
-) -> Result<(WriteBatch, Vec<Draft>)> {
+    patience: &mut WriteDeadline,
+) -> Result<(WriteBatch, Vec<PendingSegment>)> {
     if batch.has_empty_key() {
         writes.check_empty_key()?;
     }
@@ -294,8 +294,8 @@ fn write(
     family: &Arc<Family>,
     key: &[u8],
     value: &[u8],
-    patience: &mut Patience,
-) -> Result<(Vec<u8>, Draft)> {
+    patience: &mut WriteDeadline,
+) -> Result<(Vec<u8>, PendingSegment)> {
     segments::validate(key, value.len() as u64)?;
     let mut draft = PaidDraft::begin(writes, family, key, value.len() as u64, patience)?;
     draft.append(value, patience)?;

@@ -22,10 +22,10 @@
 //! **Inserts** run without the lock, several at once. Their registration order is the log order,
 //! and they become visible in it ([`order`]).
 //!
-//! **Rotation** freezes an active memtable, under the writer's lock and after [`Memtables::settle`]
-//! has waited for all registered inserts. Two properties follow. A frozen memtable holds whole
-//! batches, all of them visible. And an insert may go on in the memtables that were active at its
-//! registration: none of them is frozen before it is done.
+//! **Rotation** freezes an active memtable, under the writer's lock and after
+//! [`Memtables::wait_for_inserts`] has waited for all registered inserts. Two properties follow. A
+//! frozen memtable holds whole batches, all of them visible. And an insert may go on in the
+//! memtables that were active at its registration: none of them is frozen before it is done.
 //!
 //! **Memory** is booked by the insert, when it is done. Admission keeps room for inserts in flight,
 //! and settles them before it calls memory short.
@@ -36,8 +36,8 @@
 //! ([`Memtables::joins`]) and flushed in one edit. Such an edit holds a prefix of all writes and
 //! needs nothing of the log.
 
-pub(crate) mod order;
 mod queue;
+pub(crate) mod visibility_ring;
 
 use super::fate::of_unknown_fate;
 use crate::batch::payload::{Body, Payload};
@@ -52,13 +52,13 @@ use base::sync::atomic::Ordering;
 use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use memtable::MemTable;
-use order::Order;
 pub(crate) use queue::{Queue, Ticket};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::space::SpaceBudget;
 use table::SegmentReference;
 use version::FamilyId;
+use visibility_ring::VisibilityRing;
 use wal::{Lane, Position};
 
 /// Checks of a thread that waits for an insert, before it sleeps: most inserts are done sooner than
@@ -85,7 +85,7 @@ pub(crate) struct Memtables {
     /// The serialization point of all writes.
     writer: Mutex<Writer, rank::Writer>,
     /// Inserts in flight. Each is registered under the writer's lock and runs without it.
-    pub(super) order: Order,
+    pub(super) order: VisibilityRing,
     /// Number of checks before a sleep.
     looks: usize,
 }
@@ -108,7 +108,7 @@ pub(crate) struct Writer {
     /// Lane and position of the last batch in the log.
     pub last_logged: Option<(Lane, Position)>,
     /// The highest sequence of an embedded batch; 0: none since the open.
-    pub carried_seq: SeqNo,
+    pub embedded_seq: SeqNo,
     /// Writes that wait for memory.
     pub queue: Queue,
 }
@@ -123,7 +123,7 @@ impl Writer {
             volatile_over_families: false,
             volatile_seq: 0,
             last_logged: None,
-            carried_seq: 0,
+            embedded_seq: 0,
             queue: Queue::default(),
         }
     }
@@ -159,7 +159,7 @@ impl Memtables {
                 memtables + 1,
                 tree.families.work.clone(),
             )),
-            order: Order::new(&tree.snapshots, on_panic),
+            order: VisibilityRing::new(&tree.snapshots, on_panic),
             looks: if tree.context.env.is_simulated() { 1 } else { LOOKS },
         }
     }
@@ -195,9 +195,9 @@ impl Memtables {
 
     /// Waits until all registered inserts are done and visible. No new insert begins while the
     /// caller holds the writer's lock.
-    pub fn settle(&self) {
+    pub fn wait_for_inserts(&self) {
         // A failed insert never becomes visible; it has poisoned the store.
-        self.order.settle(self.looks);
+        self.order.wait_for_inserts(self.looks);
     }
 
     /// Freezes the active memtables of all families with changes.
@@ -207,7 +207,7 @@ impl Memtables {
 
     /// Freezes the active memtable of a family (of all families, if a volatile batch spans several)
     /// and wakes the flush.
-    pub fn freeze(&self, writer: &mut Writer, family: &Arc<Family>) {
+    pub fn rotate(&self, writer: &mut Writer, family: &Arc<Family>) {
         self.freeze_of(writer, Some(family));
     }
 
@@ -230,7 +230,7 @@ impl Memtables {
 
     /// True if the memtables of several families that are flushed together hold as many bytes as
     /// one memtable may. The log keeps as many pages for them, and has room for no more
-    /// ([`store::commit::Aging::ring_len`]).
+    /// ([`store::commit::Aging::tail_buffer_len`]).
     pub fn are_full_together(&self, writer: &Writer) -> bool {
         let (memory, memtable_bytes) = (&self.space.memory, self.context.options.memtable_bytes as u64);
         memory.used().saturating_sub(memory.backlog()) >= memtable_bytes
@@ -242,7 +242,7 @@ impl Memtables {
     /// where a joint flush costs less ([`Memtables::joins`]), and where a volatile batch spans
     /// families.
     fn freeze_of(&self, writer: &mut Writer, only: Option<&Arc<Family>>) {
-        self.settle();
+        self.wait_for_inserts();
         let over_families = std::mem::take(&mut writer.volatile_over_families);
         let joins = self.joins(writer, only);
         let upto = writer.next_seq.saturating_sub(1);
@@ -263,7 +263,7 @@ impl Memtables {
                 let active = family.read_state().active.clone();
                 if !active.is_empty() || active.has_range_tombstones() {
                     self.space.memory.froze(active.bytes());
-                    family.freeze(writer.next_memtable_id);
+                    family.rotate(writer.next_memtable_id);
                     writer.next_memtable_id += 1;
                 }
                 writer.work.is_unchanged(family.id);
@@ -300,7 +300,7 @@ impl Memtables {
         is_alone: bool,
     ) {
         if is_alone {
-            self.settle();
+            self.wait_for_inserts();
         }
         writer.changes(families);
         let under_way = self.order.begin(last_seq);
@@ -337,7 +337,7 @@ impl Memtables {
         families: &[Arc<Family>],
     ) {
         if self.large.segments.over_bound.swap(false, Ordering::AcqRel) {
-            families.iter().for_each(|family| self.freeze(&mut writer, family));
+            families.iter().for_each(|family| self.rotate(&mut writer, family));
         }
     }
 

@@ -11,7 +11,7 @@
 //! no more urgent step begins before the current one ends here. So may a charge for memory, which
 //! rises while a flush waits for such a step.
 
-use super::admission::need::Need;
+use super::admission::wait_condition::WaitCondition;
 use super::commit::{WriteOp, WriteStep};
 use crate::batch::Change;
 use crate::batch::payload::Payload;
@@ -110,7 +110,7 @@ struct Client<'a> {
     op: Option<WriteOp<'a>>,
     /// The time at which it can continue, without a condition.
     at_ns: u64,
-    need: Option<Need>,
+    need: Option<WaitCondition>,
     /// Time waited by its operation, the kind of the waits, and the last cause.
     waited_ns: u64,
     is_for_time: bool,
@@ -184,7 +184,7 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
                         client.op = None;
                         client.at_ns += PUT_NS * load.writers;
                     }
-                    WriteStep::Needs(Need::Time(ns, cause)) => {
+                    WriteStep::Needs(WaitCondition::Time(ns, cause)) => {
                         client.at_ns = now_ns + ns;
                         client.waited_ns += ns;
                         client.cause = Some(cause);

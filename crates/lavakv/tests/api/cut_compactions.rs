@@ -100,7 +100,7 @@ fn run(seed: u64, beside: Beside) -> u64 {
         if beside != Beside::Close {
             assert!(db.wait_idle(Duration::from_secs(60)), "{}", db.describe());
             let stats = db.stats();
-            more.store(stats.compaction_pieces + stats.compaction_moves - stats.compactions, Relaxed);
+            more.store(stats.subcompactions + stats.compaction_moves - stats.compactions, Relaxed);
             assert!(stats.background_errors == 0 || beside == Beside::Fault);
             check_files(&db, env);
         }

@@ -5,17 +5,17 @@ use crate::common::{
     DIR, Model, because, contents, fill, key, put_twice, remove_manifest, settle, skipped_on_lavafs, small,
 };
 use crate::two_disks::SPEED;
+use lavastore_lavakv::fast_tier::joined;
 use lavastore_lavakv::io::Access;
 use lavastore_lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore_lavakv::speed::joined;
 use lavastore_lavakv::{Db, DbIterator, Env, Options, ReadOptions, Statistics};
 use repair::RepairOptions;
 use std::path::{Path, PathBuf};
 
 fn options(levels: usize) -> Options {
-    Options { speed: Some(PathBuf::from(SPEED)), ..small() }.expert(|expert| {
-        expert.speed_levels = levels;
-        expert.speed_moving = true;
+    Options { fast_tier: Some(PathBuf::from(SPEED)), ..small() }.expert(|expert| {
+        expert.fast_tier_levels = levels;
+        expert.fast_tier_adaptive = true;
     })
 }
 
@@ -28,11 +28,13 @@ fn tables(env: &Env, dir: &str) -> Vec<String> {
 /// Tables on both tiers, by the fixed rule.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut model) = (SimEnv::new(seed), Model::new());
-    let db = Db::open_in(sim.env(), DIR, options(7).expert(|expert| expert.speed_moving = false)).unwrap();
+    let db =
+        Db::open_in(sim.env(), DIR, options(7).expert(|expert| expert.fast_tier_adaptive = false)).unwrap();
     fill(&db, &mut model, 0..1500, 0);
     settle(&db);
     db.close().unwrap();
-    let db = Db::open_in(sim.env(), DIR, options(0).expert(|expert| expert.speed_moving = false)).unwrap();
+    let db =
+        Db::open_in(sim.env(), DIR, options(0).expert(|expert| expert.fast_tier_adaptive = false)).unwrap();
     fill(&db, &mut model, 100..400, 1);
     db.flush().unwrap();
     db.close().unwrap();
@@ -79,8 +81,8 @@ fn tables_move_down_while_they_are_read() {
     iterator.seek_to_first().unwrap();
     pass(&db, &sim, 20);
     let stats = db.stats();
-    assert!(stats.speed_tables_moved_down >= there.len() as u64, "{}", told(&stats));
-    assert_eq!(stats.speed_tables_moved_up, 0);
+    assert!(stats.fast_tier_tables_moved_down >= there.len() as u64, "{}", told(&stats));
+    assert_eq!(stats.fast_tier_tables_moved_up, 0);
     assert!(contents(&db) == model);
     assert!(!tables(&sim.env(), SPEED).is_empty(), "the iterator holds them");
     reads_all(iterator, &model);
@@ -107,7 +109,7 @@ fn a_crash_leaves_a_moved_table_on_one_disk() {
     let begun = sim.op_count();
     let db = Db::open_in(sim.env(), DIR, options(0)).unwrap();
     pass(&db, &sim, 8);
-    assert!(db.stats().speed_tables_moved_down > 0);
+    assert!(db.stats().fast_tier_tables_moved_down > 0);
     db.close().unwrap();
     let record = sim.record();
     let mut tried = 0;
@@ -147,31 +149,31 @@ fn levels_move_up_from_a_slow_disk_and_down_without_space() {
     let (sim, fast, env) =
         two(Costs { read_ns: 4_000_000, sync_ns: 10_000_000, kib_ns: 400_000, ..Costs::default() });
     let mut model = Model::new();
-    let db = Db::open_in(env.clone(), DIR, Options { speed: None, ..options(7) }).unwrap();
+    let db = Db::open_in(env.clone(), DIR, Options { fast_tier: None, ..options(7) }).unwrap();
     fill(&db, &mut model, 0..300, 0);
     db.flush().unwrap();
-    assert_eq!(db.stats().speed_tables, 0, "it begins with the log alone");
+    assert_eq!(db.stats().fast_tier_tables, 0, "it begins with the log alone");
     for round in 1..12 {
         fill(&db, &mut model, 0..2000, round);
         settle(&db);
     }
     let stats = db.stats();
-    assert!(stats.speed_pointer_moves > 0 && stats.speed_levels_milli >= 1000, "{}", told(&stats));
-    assert!(stats.speed_tables > 0 && !tables(&fast.env(), SPEED).is_empty(), "{}", told(&stats));
+    assert!(stats.fast_tier_pointer_moves > 0 && stats.fast_tier_levels_milli >= 1000, "{}", told(&stats));
+    assert!(stats.fast_tier_tables > 0 && !tables(&fast.env(), SPEED).is_empty(), "{}", told(&stats));
     pass(&db, &sim, 30);
     assert!(contents(&db) == model);
     // Another program has filled the fast tier up to the log's reserve.
-    let before = db.stats().speed_tables_moved_down;
+    let before = db.stats().fast_tier_tables_moved_down;
     fast.set_capacity(Some(small().expert.wal_bytes_max));
     pass(&db, &sim, 60);
     let stats = db.stats();
-    assert!(stats.speed_tables_moved_down > before, "{}", told(&stats));
+    assert!(stats.fast_tier_tables_moved_down > before, "{}", told(&stats));
     assert!(tables(&fast.env(), SPEED).is_empty(), "{:?}", tables(&fast.env(), SPEED));
-    assert_eq!(stats.speed_levels_milli, 0);
+    assert_eq!(stats.fast_tier_levels_milli, 0);
     assert!(contents(&db) == model);
     assert!(db.verify().unwrap().errors.is_empty() && db.damaged_files().is_empty());
     db.close().unwrap();
-    let db = Db::open_in(env, DIR, Options { speed: None, ..options(7) }).unwrap();
+    let db = Db::open_in(env, DIR, Options { fast_tier: None, ..options(7) }).unwrap();
     assert!(contents(&db) == model);
 }
 
@@ -197,13 +199,13 @@ fn a_read_store_moves_tables_up_while_space_allows() {
     for room in [true, false] {
         let (sim, fast, env) = two(Costs { read_ns: 4_000_000, ..Costs::default() });
         let mut model = Model::new();
-        let options = || Options { speed: None, cache_bytes: 0, access: Access::Direct, ..options(7) };
+        let options = || Options { fast_tier: None, cache_bytes: 0, access: Access::Direct, ..options(7) };
         let db = Db::open_in(
             env.clone(),
             DIR,
             options().expert(|expert| {
-                expert.speed_moving = false;
-                expert.speed_levels = 0;
+                expert.fast_tier_adaptive = false;
+                expert.fast_tier_levels = 0;
             }),
         )
         .unwrap();
@@ -225,7 +227,7 @@ fn a_read_store_moves_tables_up_while_space_allows() {
             pass(&db, &sim, 1);
         }
         let stats = db.stats();
-        assert_eq!(stats.speed_tables_moved_up > 0, room, "{}", told(&stats));
+        assert_eq!(stats.fast_tier_tables_moved_up > 0, room, "{}", told(&stats));
         assert_eq!(tables(&fast.env(), SPEED).is_empty(), !room);
         assert!(contents(&db) == model);
     }
@@ -237,7 +239,7 @@ fn a_read_store_moves_tables_up_while_space_allows() {
 fn a_table_returns_to_the_fast_tier_while_its_old_file_is_read() {
     let (sim, fast, env) = two(Costs { read_ns: 4_000_000, ..Costs::default() });
     let mut model = Model::new();
-    let options = || Options { speed: None, cache_bytes: 0, access: Access::Direct, ..options(7) };
+    let options = || Options { fast_tier: None, cache_bytes: 0, access: Access::Direct, ..options(7) };
     let db = Db::open_in(env.clone(), DIR, options()).unwrap();
     fill(&db, &mut model, 0..1500, 0);
     settle(&db);
@@ -251,23 +253,23 @@ fn a_table_returns_to_the_fast_tier_while_its_old_file_is_read() {
         }
         db.stats()
     };
-    let up = read(30).speed_tables_moved_up;
+    let up = read(30).fast_tier_tables_moved_up;
     assert!(up > 0, "{}", told(&db.stats()));
     let mut iterator = db.iter(ReadOptions::default()).unwrap();
     iterator.seek_to_first().unwrap();
     // Another program takes the room, and returns it.
     fast.set_capacity(Some(small().expert.wal_bytes_max));
     pass(&db, &sim, 60);
-    let down = db.stats().speed_tables_moved_down;
-    assert!(down > 0 && db.stats().speed_levels_milli == 0, "{}", told(&db.stats()));
+    let down = db.stats().fast_tier_tables_moved_down;
+    assert!(down > 0 && db.stats().fast_tier_levels_milli == 0, "{}", told(&db.stats()));
     fast.set_capacity(None);
     let again = read(60);
-    assert!(again.speed_levels_milli > 0, "{}", told(&again));
+    assert!(again.fast_tier_levels_milli > 0, "{}", told(&again));
     reads_all(iterator, &model);
     settle(&db);
     assert!(contents(&db) == model && db.damaged_files().is_empty());
     let back = read(20);
-    assert!(back.speed_tables_moved_up > up && db.verify().unwrap().errors.is_empty(), "{}", told(&back));
+    assert!(back.fast_tier_tables_moved_up > up && db.verify().unwrap().errors.is_empty(), "{}", told(&back));
     db.close().unwrap();
     assert!(contents(&Db::open_in(env, DIR, options()).unwrap()) == model);
 }
@@ -298,20 +300,22 @@ fn a_repair_counts_a_table_on_both_disks_once() {
 /// them without a second tier.
 #[test]
 fn placement_pointer_is_reported() {
-    let milli = |db: &Db| (db.space().unwrap().speed_levels_milli, db.stats().speed_levels_milli);
+    let milli = |db: &Db| (db.space().unwrap().fast_tier_levels_milli, db.stats().fast_tier_levels_milli);
     let gauge = |db: &Db| {
         let page = db.metrics().unwrap();
-        assert!(page.contains("# TYPE lavastore_speed_levels_milli gauge"), "it goes down, too");
-        let line = page.lines().find(|line| line.starts_with("lavastore_speed_levels_milli{")).unwrap();
+        assert!(page.contains("# TYPE lavastore_fast_tier_levels_milli gauge"), "it goes down, too");
+        let line = page.lines().find(|line| line.starts_with("lavastore_fast_tier_levels_milli{")).unwrap();
         line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
     };
     let slow = Costs { read_ns: 4_000_000, sync_ns: 10_000_000, kib_ns: 400_000, ..Costs::default() };
     let (sim, _, env) = two(slow);
-    let fixed = || Options { speed: None, ..options(2) }.expert(|expert| expert.speed_moving = false);
+    let fixed =
+        || Options { fast_tier: None, ..options(2) }.expert(|expert| expert.fast_tier_adaptive = false);
     let db = Db::open_in(env.clone(), DIR, fixed()).unwrap();
     assert_eq!((milli(&db), gauge(&db)), ((Some(2000), 2000), 2000), "the fixed rule");
     db.close().unwrap();
-    let db = Db::open_in(env.clone(), DIR, fixed().expert(|expert| expert.speed_moving = true)).unwrap();
+    let db =
+        Db::open_in(env.clone(), DIR, fixed().expert(|expert| expert.fast_tier_adaptive = true)).unwrap();
     assert_eq!((milli(&db), gauge(&db)), ((Some(0), 0), 0), "it begins with the log alone");
     for round in 0..12 {
         fill(&db, &mut Model::new(), 0..2000, round);

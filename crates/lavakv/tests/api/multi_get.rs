@@ -4,7 +4,8 @@ use crate::common::*;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::{
-    Db, Error, ErrorKind, Found, Options, PendingMultiGet, Progress, ReadAt, ReadOptions, Result, Value, Want,
+    BlockRequest, Db, Error, ErrorKind, FoundValue, Options, PendingMultiGet, Progress, ReadAt, ReadOptions,
+    Result, Value,
 };
 use std::sync::Arc;
 
@@ -202,14 +203,14 @@ fn each_value_is_read_once_and_neighbours_together() {
 }
 
 /// Performs a read for the store.
-fn read(want: &Want) -> Result<Arc<[u8]>> {
+fn read(want: &BlockRequest) -> Result<Arc<[u8]>> {
     let mut bytes = vec![0; want.extent.len as usize];
     want.file.read_at(&mut bytes, want.extent.offset)?;
     Ok(bytes.into())
 }
 
-fn value_of(answer: Result<Option<Found>>) -> Result<Option<Value>> {
-    answer?.map(Found::into_value).transpose()
+fn value_of(answer: Result<Option<FoundValue>>) -> Result<Option<Value>> {
+    answer?.map(FoundValue::into_value).transpose()
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn get_steps_accept_reads_in_any_order() {
         let db = Db::open_in(env(&sim), DIR, options(cache_bytes, 16)).unwrap();
         change(&db, &mut model, &mut rng, 200);
         let (at, family) = (ReadOptions::default(), db.default_column_family());
-        let mut gets: Vec<(Vec<u8>, _, Vec<Want>)> =
+        let mut gets: Vec<(Vec<u8>, _, Vec<BlockRequest>)> =
             (0..KEYS).map(|i| (key(i), db.begin_get(family, key(i), at.at()).unwrap(), Vec::new())).collect();
         let before = model.clone();
         change(&db, &mut model, &mut rng, 200);
@@ -251,7 +252,7 @@ fn get_steps_accept_reads_in_any_order() {
 
 fn finish(
     mut op: PendingMultiGet,
-    mut read: impl FnMut(&Want) -> Result<Arc<[u8]>>,
+    mut read: impl FnMut(&BlockRequest) -> Result<Arc<[u8]>>,
 ) -> Vec<Result<Option<Value>>> {
     loop {
         match op.step() {

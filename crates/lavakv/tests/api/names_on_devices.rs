@@ -12,10 +12,10 @@ use store::names::FileKind;
 /// The next kind of file. This fails to compile if a kind is missing.
 fn next(kind: FileKind) -> Option<FileKind> {
     Some(match kind {
-        FileKind::Ksst(n) => FileKind::SpeedKsst(n),
-        FileKind::SpeedKsst(n) => FileKind::Vsst(n),
-        FileKind::Vsst(n) => FileKind::SpeedVsst(n),
-        FileKind::SpeedVsst(n) => FileKind::Log(n),
+        FileKind::Ksst(n) => FileKind::FastKsst(n),
+        FileKind::FastKsst(n) => FileKind::Vsst(n),
+        FileKind::Vsst(n) => FileKind::FastVsst(n),
+        FileKind::FastVsst(n) => FileKind::Log(n),
         FileKind::Log(n) => FileKind::Tail(n),
         FileKind::Tail(n) => FileKind::Engine { engine: 3, kind: 1, number: n },
         FileKind::Engine { number, .. } => FileKind::Manifest(number),
@@ -30,9 +30,9 @@ fn next(kind: FileKind) -> Option<FileKind> {
         FileKind::Staging => FileKind::LaneStaging(1),
         FileKind::LaneStaging(_) => FileKind::StagingTemp(0),
         FileKind::StagingTemp(_) => FileKind::Room(7),
-        FileKind::Room(_) => FileKind::Speed,
-        FileKind::Speed => FileKind::SpeedLock,
-        FileKind::SpeedLock => return None,
+        FileKind::Room(_) => FileKind::FastTier,
+        FileKind::FastTier => FileKind::FastLock,
+        FileKind::FastLock => return None,
     })
 }
 
@@ -58,7 +58,7 @@ fn fast_tier_file_kinds_go_to_the_speed_device() {
         let extents = fs.extents(&path).unwrap();
         assert!(!extents.is_empty());
         let is_on_speed = extents.iter().all(|extent| extent.start < SECOND);
-        let should = kind.is_of_speed_disk() || is_small_and_waited_for(kind);
+        let should = kind.is_on_fast_tier() || is_small_and_waited_for(kind);
         assert_eq!(is_on_speed, should, "{kind}");
         seen.insert(kind);
     }

@@ -10,9 +10,10 @@ use repair::RepairOptions;
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{Aging, Lane, LogTerms, Loggers, Place};
+use store::commit::{Aging, Lane, LogAddress, LogTerms, Loggers};
 use store::manifest::{
-    Commit, Engine, EngineFile, EngineId, Engines, Ground, Handle, LogGroupMeta, Manifest, Record, State,
+    Commit, Engine, EngineFile, EngineId, Engines, Handle, LogGroupMeta, Manifest, ManifestState, Record,
+    StateBuilder,
 };
 use store::names;
 use store::open::{OnLanes, StoreTerms};
@@ -43,13 +44,13 @@ impl Engine for Stranger {
         let mut r = Reader::new(bytes);
         if r.is_empty() { Ok(None) } else { Ok(Some((r.varint()?, r.varint()?))) }
     }
-    fn apply(state: &(u64, SeqNo), edit: &Self::Edit, _: &mut Ground<'_>) -> Result<(u64, SeqNo)> {
+    fn apply(state: &(u64, SeqNo), edit: &Self::Edit, _: &mut StateBuilder<'_>) -> Result<(u64, SeqNo)> {
         Ok(edit.unwrap_or(*state))
     }
     fn snapshot(state: &(u64, SeqNo)) -> Self::Edit {
         Some(*state)
     }
-    fn verify(_: &(u64, SeqNo), _: &State) -> Result<()> {
+    fn verify(_: &(u64, SeqNo), _: &ManifestState) -> Result<()> {
         Ok(())
     }
     fn floor(state: &(u64, SeqNo)) -> SeqNo {
@@ -102,7 +103,7 @@ fn write(sim: &SimEnv, payloads: &[&[u8]]) {
     let in_place = env.fs.create_in_place(&path, len, Access::Buffered).unwrap();
     manifest.files().sync_dir().unwrap();
     let mut ltn = 0;
-    let begin = |state: &State| {
+    let begin = |state: &ManifestState| {
         ltn = state.next_ltn;
         let mut records: Vec<Record> =
             report.discarded.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
@@ -113,7 +114,7 @@ fn write(sim: &SimEnv, payloads: &[&[u8]]) {
     };
     manifest.commit_store(begin, |_| ()).unwrap();
     let first = PreparedGroup { ltn, uid, file: in_place };
-    let options = WalOptions { group_len: len, staging_len: 64 << 10, ..Default::default() };
+    let options = WalOptions { group_len: len, tail_buffer_len: 64 << 10, ..Default::default() };
     let (store, dir) = (manifest.store(), Path::new(DIR));
     let log = Wal::start(&env, dir, options, store, report.next_lpn, first, report.history).unwrap();
     let (next, edit) = (report.seqs.last(TenantId(7)).unwrap_or(0) + 1, manifest.durable_edit());
@@ -244,7 +245,7 @@ fn log_batches_of_an_unknown_engine_stay_until_its_floor() {
 
 /// A session of the stranger alone with records in its lane: two groups are retained, one is
 /// replayed, and the last record is only staged. Returns the places and the records.
-fn keep_records(sim: &SimEnv) -> Vec<(Place, Vec<u8>)> {
+fn keep_records(sim: &SimEnv) -> Vec<(LogAddress, Vec<u8>)> {
     let store = open_lanes(sim, &mut |_, _| Ok(()));
     let handle = Handle::<Stranger>::of(store.manifest()).unwrap();
     handle.commit(Commit::own(Some((1, 3)))).unwrap();

@@ -69,7 +69,7 @@ fn the_tail_buffer_is_long_only_for_waiting_buffered_writes() {
             expert.log_group_bytes = 1 << 20;
             expert.wal_bytes_max = 8 << 20;
         });
-    let short = store::commit::staging_len(options.expert.log_group_bytes) as u64;
+    let short = store::commit::tail_buffer_len(options.expert.log_group_bytes) as u64;
     let write = |db: &Db, how: &WriteOptions, mb: u64| {
         for i in 0..mb << 8 {
             db.put_opt(db.default_column_family(), &key(i % 300), &[i as u8; 4000], how).unwrap();

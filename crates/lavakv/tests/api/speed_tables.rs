@@ -4,15 +4,16 @@ use crate::common::{
     DIR, Model, because, contents, fill, key, refused, remove_manifest, settle, skipped_on_lavafs, small,
 };
 use crate::two_disks::{SPEED, both};
+use lavastore_lavakv::fast_tier::{detach_fast_tier, joined};
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore_lavakv::speed::{give_back, joined};
 use lavastore_lavakv::{DamagedFiles, Db, Env, ErrorKind, Options};
 use repair::RepairOptions;
 use std::path::{Path, PathBuf};
 
 fn options(levels: usize) -> Options {
-    Options { speed: Some(PathBuf::from(SPEED)), ..small() }.expert(|expert| expert.speed_levels = levels)
+    Options { fast_tier: Some(PathBuf::from(SPEED)), ..small() }
+        .expert(|expert| expert.fast_tier_levels = levels)
 }
 
 fn open(sim: &SimEnv, levels: usize) -> Db {
@@ -57,7 +58,7 @@ fn speed_levels_option_selects_the_tier_of_a_level() {
     assert!(tables(&sim.env(), SPEED).iter().all(|name| name.ends_with(".ksst-1")));
     assert!(tables(&sim.env(), DIR).iter().all(|name| name.ends_with(".ksst")));
     let stats = db.stats();
-    assert!(stats.speed_tables > 5 && stats.speed_tables_elsewhere == 0, "{stats:?}");
+    assert!(stats.fast_tier_tables > 5 && stats.fast_tier_tables_elsewhere == 0, "{stats:?}");
     fill(&db, &mut model, 0..50, 2);
     db.flush().unwrap();
     let speed = db.space().unwrap().speed.unwrap();
@@ -100,9 +101,9 @@ fn a_checkpoint_has_one_tier_and_a_detached_tier_is_empty() {
     let copy = Db::open_in(sim.env(), "/copy", small()).unwrap();
     assert_eq!(contents(&copy), model);
     assert!(copy.verify().unwrap().errors.is_empty());
-    let strict = store::speed::give_back(&both(&sim), Path::new(DIR));
+    let strict = store::fast_tier::detach_fast_tier(&both(&sim), Path::new(DIR));
     assert_eq!(strict.unwrap_err().kind(), ErrorKind::Unsupported, "nobody speaks for the tables");
-    give_back(&both(&sim), Path::new(DIR)).unwrap();
+    detach_fast_tier(&both(&sim), Path::new(DIR)).unwrap();
     assert_eq!(tables(&sim.env(), SPEED), Vec::<String>::new());
     let db = Db::open_in(sim.env(), DIR, small()).unwrap();
     assert_eq!(contents(&db), model);
@@ -154,7 +155,7 @@ fn a_missing_table_is_damage_and_no_older_value_is_shown() {
     let lost = tables(&sim.env(), SPEED);
     sim.env().fs.rename(Path::new(SPEED), Path::new("/gone")).unwrap_or_default();
     refused(Db::open_in(sim.env(), DIR, small()), ErrorKind::InvalidArgument, DIR);
-    let without = RepairOptions { without_speed: true, ..RepairOptions::default() };
+    let without = RepairOptions { without_fast_tier: true, ..RepairOptions::default() };
     let report = repair::repair_in(&sim.env(), DIR, &sim.env(), "/new", &without).unwrap();
     for name in &lost {
         let is_named = report.lost.iter().any(|range| range.file.ends_with(name) && range.from.is_some());
@@ -227,7 +228,7 @@ fn a_crash_leaves_each_table_where_the_manifest_says() {
         let before = model.clone();
         let begun = sim.op_count();
         match gives {
-            true => give_back(&both(&sim), Path::new(DIR)).unwrap(),
+            true => detach_fast_tier(&both(&sim), Path::new(DIR)).unwrap(),
             false => {
                 let db = open(&sim, 2);
                 fill(&db, &mut model, 0..150, 2);
@@ -266,36 +267,36 @@ fn a_crash_leaves_each_table_where_the_manifest_says() {
 fn tables_fall_over_from_a_full_fast_tier() {
     let (sim, fast, mut model) = (SimEnv::new(9), SimEnv::new(10), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let options = || small().expert(|expert| expert.speed_levels = 7);
+    let options = || small().expert(|expert| expert.fast_tier_levels = 7);
     let log_bytes = small().expert.wal_bytes_max + small().expert.wal_bytes_max / 4;
     fast.set_capacity(Some(log_bytes + (64 << 10)));
     let db = Db::open_in(env.clone(), DIR, options()).unwrap();
     fill(&db, &mut model, 0..2000, 0);
     db.flush().unwrap();
     let stats = db.stats();
-    assert!(stats.speed_tables_elsewhere > 0 && stats.speed_tables == 0, "{stats:?}");
+    assert!(stats.fast_tier_tables_elsewhere > 0 && stats.fast_tier_tables == 0, "{stats:?}");
     assert!(tables(&fast.env(), SPEED).is_empty() && !tables(&sim.env(), DIR).is_empty());
     fast.set_capacity(None);
     fill(&db, &mut model, 0..2000, 1);
     db.flush().unwrap();
-    assert!(db.stats().speed_tables > 0 && !tables(&fast.env(), SPEED).is_empty());
+    assert!(db.stats().fast_tier_tables > 0 && !tables(&fast.env(), SPEED).is_empty());
     assert_eq!(contents(&db), model);
     // Between two file systems a checkpoint copies files.
     db.checkpoint("/copy").unwrap();
     db.close().unwrap();
     assert_eq!(contents(&Db::open_in(sim.env(), "/copy", small()).unwrap()), model);
-    give_back(&env, Path::new(DIR)).unwrap();
+    detach_fast_tier(&env, Path::new(DIR)).unwrap();
     assert_eq!(contents(&Db::open_in(sim.env(), DIR, small()).unwrap()), model);
 }
 
 /// A store with all of its tables on the fast tier.
 fn filled_on_two(sim: &SimEnv, fast: &SimEnv, model: &mut Model) -> (Env, Db) {
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let db = Db::open_in(env.clone(), DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap();
+    let db = Db::open_in(env.clone(), DIR, small().expert(|expert| expert.fast_tier_levels = 7)).unwrap();
     fill(&db, model, 0..500, 0);
     db.flush().unwrap();
     let stats = db.stats();
-    assert!(stats.speed_tables > 0 && stats.speed_tables_elsewhere == 0, "{stats:?}");
+    assert!(stats.fast_tier_tables > 0 && stats.fast_tier_tables_elsewhere == 0, "{stats:?}");
     (env, db)
 }
 
@@ -311,29 +312,29 @@ fn a_fast_tier_that_fills_up_fails_only_one_job() {
     // The device still reports free space.
     db.flush().unwrap();
     let stats = db.stats();
-    assert!(stats.speed_refusals == 1 && stats.speed_tables_elsewhere > 0, "{stats:?}");
+    assert!(stats.fast_tier_refusals == 1 && stats.fast_tier_tables_elsewhere > 0, "{stats:?}");
     assert_eq!((stats.background_errors, before.background_errors), (1, 0), "it is told");
     assert_eq!(contents(&db), model);
     fill(&db, &mut model, 0..100, 2);
     db.flush().unwrap();
     assert_eq!(contents(&db), model);
-    assert_eq!(db.stats().speed_refusals, 1, "it is not asked again");
+    assert_eq!(db.stats().fast_tier_refusals, 1, "it is not asked again");
     // The reserve for jobs on the capacity tier is untouched.
     assert!(sim.env().fs.list(Path::new(DIR)).unwrap().iter().any(|entry| entry.name.ends_with(".room")));
     // After a while the tier is tried again. It refuses once more; later it has room.
     sim.advance_ns(11_000_000_000);
     fill(&db, &mut model, 0..100, 3);
     db.flush().unwrap();
-    assert_eq!(db.stats().speed_refusals, 2);
+    assert_eq!(db.stats().fast_tier_refusals, 2);
     fast.clear_faults();
     sim.advance_ns(11_000_000_000);
-    let tables = db.stats().speed_tables;
+    let tables = db.stats().fast_tier_tables;
     fill(&db, &mut model, 0..100, 4);
     db.flush().unwrap();
-    assert!(db.stats().speed_tables > tables && db.stats().speed_refusals == 2);
+    assert!(db.stats().fast_tier_tables > tables && db.stats().fast_tier_refusals == 2);
     assert!(db.damaged_files().is_empty() && db.verify().unwrap().errors.is_empty());
     db.close().unwrap();
-    let db = Db::open_in(env, DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap();
+    let db = Db::open_in(env, DIR, small().expert(|expert| expert.fast_tier_levels = 7)).unwrap();
     assert_eq!(contents(&db), model);
 }
 
@@ -350,18 +351,23 @@ fn a_table_refused_by_the_fast_tier_goes_to_the_capacity_tier() {
         db.flush().unwrap();
     }
     let stats = db.stats();
-    assert_eq!((stats.speed_refusals, stats.speed_tables), (1, before.speed_tables), "it is asked once");
-    assert!(stats.speed_tables_elsewhere >= 3, "{stats:?}");
+    assert_eq!(
+        (stats.fast_tier_refusals, stats.fast_tier_tables),
+        (1, before.fast_tier_tables),
+        "it is asked once"
+    );
+    assert!(stats.fast_tier_tables_elsewhere >= 3, "{stats:?}");
     assert_eq!((stats.background_errors, stats.stall_space_ns), (0, 0), "nobody fails, nobody waits");
     fast.clear_faults();
     sim.advance_ns(11_000_000_000);
     fill(&db, &mut model, 0..100, 4);
     db.flush().unwrap();
-    assert!(db.stats().speed_tables > before.speed_tables);
+    assert!(db.stats().fast_tier_tables > before.fast_tier_tables);
     assert!(contents(&db) == model && db.verify().unwrap().errors.is_empty());
     db.close().unwrap();
     assert!(
-        contents(&Db::open_in(env, DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap()) == model
+        contents(&Db::open_in(env, DIR, small().expert(|expert| expert.fast_tier_levels = 7)).unwrap())
+            == model
     );
 }
 
@@ -370,7 +376,7 @@ fn a_table_refused_by_the_fast_tier_goes_to_the_capacity_tier() {
 fn a_flush_that_finds_no_room_names_the_disk() {
     let (sim, fast, mut model) = (SimEnv::new(14), SimEnv::new(15), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let db = Db::open_in(env, DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap();
+    let db = Db::open_in(env, DIR, small().expert(|expert| expert.fast_tier_levels = 7)).unwrap();
     let append = |part| FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path(part).sticky();
     fast.inject(append(".ksst-1"));
     sim.inject(append(".ksst"));
@@ -413,17 +419,21 @@ fn a_store_with_a_quarantined_table_becomes_idle() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
-    for (speed_moving, levels) in [(false, 0), (false, 1), (false, 7), (true, 0), (true, 1), (true, 7)] {
+    for (fast_tier_adaptive, levels) in [(false, 0), (false, 1), (false, 7), (true, 0), (true, 1), (true, 7)]
+    {
         let (sim, _) = store(17);
         let name = tables(&sim.env(), SPEED).remove(0);
-        let db =
-            Db::open_in(sim.env(), DIR, options(levels).expert(|expert| expert.speed_moving = speed_moving))
-                .unwrap();
+        let db = Db::open_in(
+            sim.env(),
+            DIR,
+            options(levels).expert(|expert| expert.fast_tier_adaptive = fast_tier_adaptive),
+        )
+        .unwrap();
         sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]).path(&name).sticky());
         let rest = |what| {
             for second in 0..20 {
                 let rests = db.wait_idle(std::time::Duration::from_secs(5));
-                assert!(rests, "{what}, second {second}, {speed_moving} {levels}: {}", db.describe());
+                assert!(rests, "{what}, second {second}, {fast_tier_adaptive} {levels}: {}", db.describe());
                 sim.advance_ns(1_000_000_000);
             }
         };
@@ -431,7 +441,7 @@ fn a_store_with_a_quarantined_table_becomes_idle() {
         let _ = db.compact_range(db.default_column_family(), None, None);
         rest("after a compaction");
         let told: Vec<String> = db.damaged_files().into_iter().map(|file| file.file).collect();
-        assert_eq!(told, [name], "{speed_moving} {levels}");
+        assert_eq!(told, [name], "{fast_tier_adaptive} {levels}");
         let errors = db.stats().background_errors;
         assert!((1..10).contains(&errors), "{errors} jobs have met it");
         db.put(&key(1), b"new").unwrap();

@@ -2,9 +2,9 @@
 //! when it is missing.
 
 use crate::common::{DIR, Model, because, contents, fill, key, refused, settle, skipped_on_lavafs, small};
+use lavastore_lavakv::fast_tier::{detach_fast_tier, joined};
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore_lavakv::speed::{give_back, joined};
 use lavastore_lavakv::{DamagedFiles, Db, Durability, Env, ErrorKind, Options, Result};
 use repair::RepairOptions;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const SPEED: &str = "/speed";
 
 fn options(speed: Option<&str>) -> Options {
-    Options { speed: speed.map(PathBuf::from), durability: Durability::Durable, ..small() }
+    Options { fast_tier: speed.map(PathBuf::from), durability: Durability::Durable, ..small() }
 }
 
 fn open(sim: &SimEnv) -> Result<Db> {
@@ -148,11 +148,11 @@ fn a_foreign_fast_tier_is_refused_by_name() {
     refused_alike(&sim, Some("/nowhere"), ErrorKind::NotFound, "/nowhere", "mount the tier");
     sim.env().fs.create_dir_all(Path::new("/empty")).unwrap();
     refused_alike(&sim, Some("/empty"), ErrorKind::NotFound, "/empty", "there is no file SPEED");
-    let other = Options { speed: Some("/foreign".into()), ..small() };
+    let other = Options { fast_tier: Some("/foreign".into()), ..small() };
     Db::open_in(sim.env(), "/other", other).unwrap().close().unwrap();
     refused_alike(&sim, Some("/foreign"), ErrorKind::InvalidArgument, "/foreign", "of another store");
     // A store with one tier takes no directory that belongs to a store or is not empty.
-    let taken = |speed: &str| Options { speed: Some(speed.into()), ..small() };
+    let taken = |speed: &str| Options { fast_tier: Some(speed.into()), ..small() };
     Db::open_in(sim.env(), "/third", small()).unwrap().close().unwrap();
     refused(Db::open_in(sim.env(), "/third", taken(SPEED)), ErrorKind::InvalidArgument, SPEED);
     refused(Db::open_in(sim.env(), "/third", taken("/third")), ErrorKind::InvalidArgument, "/third");
@@ -260,7 +260,7 @@ fn a_repair_without_the_fast_tier_reports_the_loss() {
     fill(&db, &mut model, 0..100, 1);
     db.close().unwrap();
     sim.env().fs.rename(Path::new(SPEED), Path::new("/lost")).unwrap_or_default();
-    let without = RepairOptions { without_speed: true, ..RepairOptions::default() };
+    let without = RepairOptions { without_fast_tier: true, ..RepairOptions::default() };
     let report = repair::repair_in(&sim.env(), DIR, &sim.env(), "/new", &without).unwrap();
     assert!(!report.lost.is_empty(), "the log is lost, and that is told: {report:?}");
     assert!(report.lost.iter().all(|lost| lost.file.contains(".log")), "{report:?}");
@@ -288,7 +288,7 @@ fn a_crash_during_a_log_move_leaves_it_on_one_tier() {
         };
         let begun = sim.op_count();
         match gives {
-            true => give_back(&both(&sim), Path::new(DIR)).unwrap(),
+            true => detach_fast_tier(&both(&sim), Path::new(DIR)).unwrap(),
             false => open(&sim).unwrap().close().unwrap(),
         }
         let record = sim.record();
@@ -334,9 +334,9 @@ fn a_detached_fast_tier_is_no_part_of_the_store() {
         return;
     }
     let (sim, mut model) = store(11);
-    give_back(&both(&sim), Path::new(DIR)).unwrap();
+    detach_fast_tier(&both(&sim), Path::new(DIR)).unwrap();
     assert_eq!(names(&sim, SPEED), ["SPEED-LOCK"]);
-    give_back(&both(&sim), Path::new(DIR)).unwrap();
+    detach_fast_tier(&both(&sim), Path::new(DIR)).unwrap();
     let db = open_alone(&sim).unwrap();
     assert_eq!(contents(&db), model);
     fill(&db, &mut model, 0..3000, 2);
@@ -346,10 +346,10 @@ fn a_detached_fast_tier_is_no_part_of_the_store() {
     let db = open(&sim).unwrap();
     assert_eq!(contents(&db), model);
     drop(db);
-    let nothing = give_back(&sim.env(), Path::new(DIR));
+    let nothing = detach_fast_tier(&sim.env(), Path::new(DIR));
     refused(nothing, ErrorKind::InvalidArgument, DIR);
     refused(
-        give_back(&joined(&sim.env(), Path::new("/x"), &sim.env(), Path::new(SPEED)), Path::new("/x")),
+        detach_fast_tier(&joined(&sim.env(), Path::new("/x"), &sim.env(), Path::new(SPEED)), Path::new("/x")),
         ErrorKind::NotFound,
         "/x",
     );
@@ -375,7 +375,7 @@ fn one_of_the_disks_may_be_a_volume() {
         db.close().unwrap();
         let copy = Db::open_in(capacity.clone(), "/copy", options(None)).unwrap();
         assert_eq!(contents(&copy), model, "{on_volume}");
-        give_back(&env, Path::new(DIR)).unwrap();
+        detach_fast_tier(&env, Path::new(DIR)).unwrap();
         assert_eq!(
             contents(&Db::open_in(capacity.clone(), DIR, options(None)).unwrap()),
             model,
@@ -397,7 +397,7 @@ fn the_disk_has_a_lock_of_its_own() {
     // The twin's only fast tier is this one.
     let twin = Db::open_in(sim.env(), "/twin", options(Some(SPEED)));
     assert!(matches!(twin.unwrap_err().kind(), ErrorKind::Locked | ErrorKind::Corruption));
-    refused(give_back(&both(&sim), Path::new(DIR)), ErrorKind::Locked, "LOCK");
+    refused(detach_fast_tier(&both(&sim), Path::new(DIR)), ErrorKind::Locked, "LOCK");
     drop(db);
 }
 

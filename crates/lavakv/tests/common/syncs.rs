@@ -52,8 +52,8 @@ impl AppendFile for File {
     fn flush(&mut self) -> Result<()> {
         self.inner.flush()
     }
-    fn settle(&mut self, most: usize) -> Result<()> {
-        self.inner.settle(most)
+    fn wait_for_writes(&mut self, most: usize) -> Result<()> {
+        self.inner.wait_for_writes(most)
     }
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         let File { inner, path, around } = self;

@@ -3,9 +3,9 @@
 
 use crate::common::*;
 use crate::*;
+use lavastore_lavakv::fast_tier::{detach_fast_tier, joined};
 use lavastore_lavakv::io::{CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};
-use lavastore_lavakv::speed::{give_back, joined};
 use lavastore_lavakv::{DamagedFiles, Env, ErrorKind, ReadOptions};
 use repair::RepairOptions;
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ const VALUE_LEN: usize = 300;
 const NO_BOUND: u64 = 1 << 40;
 
 fn with_bound(bytes: u64) -> Options {
-    Options { speed: Some(PathBuf::from(SPEED)), ..apart(100) }
-        .expert(|expert| expert.speed_values_bytes_max = bytes)
+    Options { fast_tier: Some(PathBuf::from(SPEED)), ..apart(100) }
+        .expert(|expert| expert.fast_tier_values_bytes_max = bytes)
 }
 
 fn open(sim: &SimEnv, bytes: u64) -> Db {
@@ -109,7 +109,10 @@ fn hot_values_live_on_the_fast_tier_and_survivors_move_down() {
         }
     });
     let stats = db.stats();
-    assert!(stats.speed_values > 20 && stats.speed_values_elsewhere == 0 && most > 3, "{most} {stats:?}");
+    assert!(
+        stats.fast_tier_values > 20 && stats.fast_tier_values_elsewhere == 0 && most > 3,
+        "{most} {stats:?}"
+    );
     assert!(stats.gc_runs > 5, "{stats:?}");
     settle(&db);
     let space = db.space().unwrap().speed.unwrap();
@@ -142,7 +145,7 @@ fn hot_values_live_on_the_fast_tier_and_survivors_move_down() {
 fn a_small_fast_tier_absorbs_a_large_share_of_writes() {
     let (sim, fast, mut model) = (SimEnv::new(20), SimEnv::new(21), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let db = Db::open_in(env, DIR, Options { speed: None, ..with_bound(NO_BOUND) }).unwrap();
+    let db = Db::open_in(env, DIR, Options { fast_tier: None, ..with_bound(NO_BOUND) }).unwrap();
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
     // The largest size of each file that ever existed.
     let mut written = [BTreeMap::new(), BTreeMap::new()];
@@ -169,14 +172,14 @@ fn a_small_fast_tier_absorbs_a_large_share_of_writes() {
 fn hot_values_keep_their_bound_and_leave_space_for_the_log() {
     let (sim, fast, mut model) = (SimEnv::new(2), SimEnv::new(3), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let own = |bytes| Options { speed: None, ..with_bound(bytes) };
+    let own = |bytes| Options { fast_tier: None, ..with_bound(bytes) };
     let log_bytes = small().expert.wal_bytes_max + small().expert.wal_bytes_max / 4;
     fast.set_capacity(Some(log_bytes + (8 << 10)));
     let db = Db::open_in(env.clone(), DIR, own(NO_BOUND)).unwrap();
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
     churn(&db, &mut model, (4, KEYS * 4), |_| {});
     let stats = db.stats();
-    assert!(stats.speed_values_elsewhere > 5 && stats.speed_values == 0, "{stats:?}");
+    assert!(stats.fast_tier_values_elsewhere > 5 && stats.fast_tier_values == 0, "{stats:?}");
     db.close().unwrap();
     fast.set_capacity(None);
     let bound = 40 << 10;
@@ -184,7 +187,7 @@ fn hot_values_keep_their_bound_and_leave_space_for_the_log() {
     let mut most = 0;
     churn(&db, &mut model, (5, KEYS * 4), |_| most = most.max(bytes_of(&fast)));
     let stats = db.stats();
-    assert!(stats.speed_values > 0 && stats.speed_values_elsewhere > 0, "{stats:?}");
+    assert!(stats.fast_tier_values > 0 && stats.fast_tier_values_elsewhere > 0, "{stats:?}");
     // A file ends with the record that reaches its size.
     assert!(most > bound / 2 && most <= bound + (8 << 10), "{most}");
     reads_back(&db, &model);
@@ -198,15 +201,15 @@ fn creating_a_value_file_lists_no_directory() {
     }
     let (sim, fast, mut model) = (SimEnv::new(31), SimEnv::new(32), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let fresh =
-        Options { speed: None, ..with_bound(80 << 10) }.expert(|expert| expert.speed_values_fresh = true);
+    let fresh = Options { fast_tier: None, ..with_bound(80 << 10) }
+        .expert(|expert| expert.fast_tier_values_flushed = true);
     let db = Db::open_in(env, DIR, fresh).unwrap();
     let lists = || fast.count_ops(Some(OpKind::List), "");
     let before = lists();
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
     churn(&db, &mut model, (33, KEYS * 2), |_| {});
     let stats = db.stats();
-    assert!(stats.speed_values > 5 && stats.speed_values_elsewhere > 5, "{stats:?}");
+    assert!(stats.fast_tier_values > 5 && stats.fast_tier_values_elsewhere > 5, "{stats:?}");
     assert_eq!(lists(), before);
 }
 
@@ -216,7 +219,8 @@ fn fresh_values_start_on_the_fast_tier_beside_hot_ones() {
     let (sim, fast, mut model) = (SimEnv::new(11), SimEnv::new(12), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let fresh = |bytes| {
-        Options { speed: None, ..with_bound(bytes) }.expert(|expert| expert.speed_values_fresh = true)
+        Options { fast_tier: None, ..with_bound(bytes) }
+            .expert(|expert| expert.fast_tier_values_flushed = true)
     };
     let refusal = Db::open_in(env.clone(), DIR, fresh(0)).unwrap_err();
     assert!(
@@ -230,7 +234,7 @@ fn fresh_values_start_on_the_fast_tier_beside_hot_ones() {
     // There is room for all: none moves down.
     churn(&db, &mut model, (13, KEYS * 4), |_| {});
     let stats = db.stats();
-    assert!(stats.speed_values_elsewhere == 0 && stats.gc_runs > 3, "{stats:?}");
+    assert!(stats.fast_tier_values_elsewhere == 0 && stats.gc_runs > 3, "{stats:?}");
     assert!(values(&sim.env(), DIR).is_empty());
     assert!(db.verify().unwrap().errors.is_empty());
     reads_back(&db, &model);
@@ -244,7 +248,7 @@ fn fresh_values_start_on_the_fast_tier_beside_hot_ones() {
     db.flush().unwrap();
     let there = bytes_of(&fast);
     assert!(there > bound / 2 && there <= bound - bound / 4 + (8 << 10), "{there}");
-    assert!(db.stats().speed_values_elsewhere > 0);
+    assert!(db.stats().fast_tier_values_elsewhere > 0);
     let mut most = 0;
     churn(&db, &mut model, (16, KEYS * 4), |_| most = most.max(bytes_of(&fast)));
     assert!(most > bound - bound / 4 && most <= bound + (8 << 10), "{most}");
@@ -258,8 +262,10 @@ fn long_lived_values_move_down_from_a_full_fast_tier() {
     let (sim, fast, mut model) = (SimEnv::new(41), SimEnv::new(42), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let bound = 320 << 10;
-    let fresh =
-        || Options { speed: None, ..with_bound(bound) }.expert(|expert| expert.speed_values_fresh = true);
+    let fresh = || {
+        Options { fast_tier: None, ..with_bound(bound) }
+            .expert(|expert| expert.fast_tier_values_flushed = true)
+    };
     let db = Db::open_in(env.clone(), DIR, fresh()).unwrap();
     // The store checks once a second.
     let look = |db: &Db| {
@@ -269,24 +275,24 @@ fn long_lived_values_move_down_from_a_full_fast_tier() {
     let mut written = 0;
     for round in 0..8 {
         let keys = round * KEYS..(round + 1) * KEYS;
-        let before = db.stats().speed_values;
+        let before = db.stats().fast_tier_values;
         fill_long(&db, &mut model, keys, 0, VALUE_LEN);
         db.flush().unwrap();
-        assert!(db.stats().speed_values > before, "round {round}: nothing new is on the disk");
+        assert!(db.stats().fast_tier_values > before, "round {round}: nothing new is on the disk");
         look(&db);
         let there = bytes_of(&fast);
         assert!(there <= bound / 8 * 5 && there > bound / 4, "round {round}: {there}");
         written += KEYS * VALUE_LEN as u64;
     }
     let stats = db.stats();
-    assert!(stats.speed_values_moved_down > 20 && written > 4 * bound, "{stats:?}");
+    assert!(stats.fast_tier_values_moved_down > 20 && written > 4 * bound, "{stats:?}");
     assert!(stats.gc_bytes_written < 2 * written, "each goes down once: {stats:?}");
     reads_back(&db, &model);
     assert!(db.verify().unwrap().errors.is_empty());
     // No work while they are within their part.
-    let before = db.stats().speed_values_moved_down;
+    let before = db.stats().fast_tier_values_moved_down;
     (0..5).for_each(|_| look(&db));
-    assert_eq!(db.stats().speed_values_moved_down, before);
+    assert_eq!(db.stats().fast_tier_values_moved_down, before);
     db.close().unwrap();
     reads_back(&Db::open_in(env, DIR, fresh()).unwrap(), &model);
 }
@@ -294,8 +300,8 @@ fn long_lived_values_move_down_from_a_full_fast_tier() {
 /// A store with fresh values on the fast tier, within this bound.
 fn fresh_on(sim: &SimEnv, fast: &SimEnv, bound: u64) -> Db {
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let fresh =
-        Options { speed: None, ..with_bound(bound) }.expert(|expert| expert.speed_values_fresh = true);
+    let fresh = Options { fast_tier: None, ..with_bound(bound) }
+        .expert(|expert| expert.fast_tier_values_flushed = true);
     Db::open_in(env, DIR, fresh).unwrap()
 }
 
@@ -311,14 +317,14 @@ fn fresh_values_move_down_if_only_hot_ones_are_allowed() {
     assert!(there > bound / 4, "{there}");
     db.close().unwrap();
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let db = Db::open_in(env, DIR, Options { speed: None, ..with_bound(bound) }).unwrap();
+    let db = Db::open_in(env, DIR, Options { fast_tier: None, ..with_bound(bound) }).unwrap();
     for _ in 0..5 {
         sim.advance_ns(2_000_000_000);
         settle(&db);
     }
     let left: Vec<_> = names(&fast.env(), SPEED);
     assert!(left.iter().all(|name| is_hot(&fast.env(), SPEED, name)), "{left:?}");
-    assert!(db.stats().speed_values_moved_down > 0 && bytes_of(&fast) < there / 4);
+    assert!(db.stats().fast_tier_values_moved_down > 0 && bytes_of(&fast) < there / 4);
     reads_back(&db, &model);
     assert!(db.verify().unwrap().errors.is_empty());
 }
@@ -339,12 +345,12 @@ fn files_pinned_by_readers_move_no_other_values_down() {
     settle(&db);
     let held = bytes_of(&fast);
     assert!(held > bound / 8 * 5, "{held}: the files that were overwritten are there still");
-    let before = db.stats().speed_values_moved_down;
+    let before = db.stats().fast_tier_values_moved_down;
     for _ in 0..5 {
         sim.advance_ns(2_000_000_000);
         settle(&db);
     }
-    assert_eq!(db.stats().speed_values_moved_down, before);
+    assert_eq!(db.stats().fast_tier_values_moved_down, before);
     drop(reader);
     settle(&db);
     assert!(bytes_of(&fast) < held);
@@ -379,9 +385,9 @@ fn a_damaged_file_does_not_block_other_moves() {
             settle(&db);
         }
         let (there, stats) = (bytes_of(&fast), db.stats());
-        assert!(there <= bound / 8 * 5, "round {round}: {there}, {} down", stats.speed_values_moved_down);
+        assert!(there <= bound / 8 * 5, "round {round}: {there}, {} down", stats.fast_tier_values_moved_down);
     }
-    assert!(db.stats().speed_values_moved_down > 10 && !db.damaged_files().is_empty());
+    assert!(db.stats().fast_tier_values_moved_down > 10 && !db.damaged_files().is_empty());
     let is_there = |(key, value): &(&Vec<u8>, &Vec<u8>)| {
         db.get(key).is_ok_and(|found| found.as_deref() == Some(&value[..]))
     };
@@ -398,15 +404,15 @@ fn a_requested_collection_waits_for_files_moving_down() {
     // Some of the oldest file is garbage, too little for an automatic collection.
     fill_long(&db, &mut model, [3, 13, 23].into_iter(), 1, VALUE_LEN);
     compact(&db);
-    assert_eq!((db.stats().gc_runs, db.stats().speed_values_moved_down), (0, 0));
+    assert_eq!((db.stats().gc_runs, db.stats().fast_tier_values_moved_down), (0, 0));
     sim.advance_ns(2_000_000_000);
     let read = || db.stats().gc_bytes_read;
     let begun = (0..500).any(|_| db.run_background_step() && db.jobs_under_way() == 1 && read() > 0);
-    assert!(begun && db.stats().speed_values_moved_down == 0);
+    assert!(begun && db.stats().fast_tier_values_moved_down == 0);
     let all = lavastore_lavakv::GcRequest { until_percent: Some(0), ..Default::default() };
     let report = db.collect_garbage(all).unwrap();
     assert!(report.garbage_bytes_before > 0 && report.garbage_bytes == 0, "{report:?}");
-    assert!(db.stats().speed_values_moved_down > 0);
+    assert!(db.stats().fast_tier_values_moved_down > 0);
     reads_back(&db, &model);
 }
 
@@ -424,9 +430,9 @@ fn a_checkpoint_has_one_tier_and_a_detached_tier_is_empty() {
     reads_back(&copy, &model);
     assert!(copy.verify().unwrap().errors.is_empty());
     assert!(names(&sim.env(), "/copy").iter().all(|name| name.ends_with(".vsst")));
-    let strict = store::speed::give_back(&both(&sim), Path::new(DIR));
+    let strict = store::fast_tier::detach_fast_tier(&both(&sim), Path::new(DIR));
     assert_eq!(strict.unwrap_err().kind(), ErrorKind::Unsupported, "nobody speaks for the values");
-    give_back(&both(&sim), Path::new(DIR)).unwrap();
+    detach_fast_tier(&both(&sim), Path::new(DIR)).unwrap();
     assert_eq!(names(&sim.env(), SPEED), Vec::<String>::new());
     let db = Db::open_in(sim.env(), DIR, apart(100)).unwrap();
     reads_back(&db, &model);
@@ -475,7 +481,7 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
     fork.env().fs.rename(Path::new(SPEED), Path::new("/gone")).unwrap_or_default();
     refused(Db::open_in(fork.env(), DIR, apart(100)), ErrorKind::InvalidArgument, DIR);
     let options = RepairOptions { options: with_bound(NO_BOUND), ..RepairOptions::default() };
-    let without = RepairOptions { without_speed: true, ..options.clone() };
+    let without = RepairOptions { without_fast_tier: true, ..options.clone() };
     let report = repair::repair_in(&fork.env(), DIR, &fork.env(), "/new", &without).unwrap();
     for name in &lost {
         assert!(report.damaged.iter().any(|it| it.file.ends_with(name)), "{name}: {:?}", report.damaged);
@@ -557,7 +563,7 @@ fn a_crash_leaves_each_value_where_the_manifest_says() {
         let (sim, model) = store(seed);
         let begun = sim.op_count();
         match gives {
-            true => give_back(&both(&sim), Path::new(DIR)).unwrap(),
+            true => detach_fast_tier(&both(&sim), Path::new(DIR)).unwrap(),
             false => {
                 let db = open(&sim, NO_BOUND);
                 let mut rng = Rng::new(seed);
@@ -599,19 +605,19 @@ fn a_fast_tier_refusal_stops_no_flush() {
     for kind in [OpKind::Append, OpKind::Create] {
         let (sim, fast, mut model) = (SimEnv::new(13), SimEnv::new(14), Model::new());
         let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-        let own = || Options { speed: None, ..with_bound(NO_BOUND) };
+        let own = || Options { fast_tier: None, ..with_bound(NO_BOUND) };
         let db = Db::open_in(env.clone(), DIR, own()).unwrap();
         fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
         churn(&db, &mut model, (13, KEYS * 4), |_| {});
         let before = db.stats();
-        assert!(before.speed_values > 0 && before.speed_values_elsewhere == 0, "{before:?}");
+        assert!(before.fast_tier_values > 0 && before.fast_tier_values_elsewhere == 0, "{before:?}");
         let kinds: &[OpKind] = &[kind];
         fast.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(kinds).path(".vsst-1").sticky());
         churn(&db, &mut model, (15, KEYS), |_| {});
         db.flush().unwrap();
         let after = db.stats();
         assert!(
-            after.speed_values_elsewhere > 0 && after.stall_space_ns == before.stall_space_ns,
+            after.fast_tier_values_elsewhere > 0 && after.stall_space_ns == before.stall_space_ns,
             "{after:?}"
         );
         let failed = after.background_errors - before.background_errors;
@@ -622,7 +628,7 @@ fn a_fast_tier_refusal_stops_no_flush() {
         fast.clear_faults();
         sim.advance_ns(60_000_000_000);
         churn(&db, &mut model, (16, KEYS), |_| {});
-        assert!(db.stats().speed_values > after.speed_values);
+        assert!(db.stats().fast_tier_values > after.fast_tier_values);
         db.close().unwrap();
         reads_back(&Db::open_in(env, DIR, own()).unwrap(), &model);
     }
@@ -657,9 +663,9 @@ fn a_damaged_fast_tier_file_is_quarantined_by_its_path() {
 #[test]
 fn values_on_an_unknown_disk_are_refused() {
     let sim = SimEnv::new(18);
-    let options = Options { speed: None, ..with_bound(1 << 20) };
+    let options = Options { fast_tier: None, ..with_bound(1 << 20) };
     let e = Db::open_in(env(&sim), DIR, options).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert!(e.message().contains("speed_values_bytes_max needs a fast tier"), "{e}");
+    assert!(e.message().contains("fast_tier_values_bytes_max needs a fast tier"), "{e}");
     assert!(files(&sim).is_empty());
 }

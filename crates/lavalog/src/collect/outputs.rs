@@ -1,5 +1,5 @@
 //! The cold files that a collection writes: one, or several from the second copy of a record on
-//! ([`Company`]).
+//! ([`ColdClass`]).
 //!
 //! The first record of a class creates its file, so no file is empty. A file for a single log is
 //! finished after that log; the others stay open until the end. One edit names all files. If the
@@ -8,11 +8,11 @@
 use crate::cold::{ColdFileWriter, ColdHead};
 use crate::disk::indexed::FinishedFile;
 use crate::entry::{Entry, LogId, Source};
-use crate::foundation::{Foundation, NewFile};
-use crate::index::Part;
-use crate::manifest::{FileMeta, Role};
-use crate::pick::Company;
+use crate::index::RecordsInFile;
+use crate::manifest::{FileMeta, FileRole};
+use crate::pick::ColdClass;
 use crate::seal::parts_of;
+use crate::store_handles::{NewFile, StoreHandles};
 use base::Result;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub(super) struct Outputs {
     generation: u32,
     /// The open file of each class, with its index in `files`.
-    open: BTreeMap<Company, (usize, ColdFileWriter)>,
+    open: BTreeMap<ColdClass, (usize, ColdFileWriter)>,
     /// All created files; for finished ones, with their contents.
     files: Vec<(NewFile, Option<FinishedFile>)>,
 }
@@ -39,9 +39,9 @@ impl Outputs {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn add(&mut self, store: &Foundation, company: Company, row: &Entry, bytes: &[u8]) -> Result<()> {
+    pub fn add(&mut self, store: &StoreHandles, company: ColdClass, row: &Entry, bytes: &[u8]) -> Result<()> {
         if !self.open.contains_key(&company) {
-            let (file, append) = store.new_file(Role::Cold { generation: self.generation })?;
+            let (file, append) = store.new_file(FileRole::Cold { generation: self.generation })?;
             let head = ColdHead { number: file.meta.number, generation: self.generation };
             let writer = ColdFileWriter::new(append, &file.path, file.meta.uid, head);
             self.open.insert(company, (self.files.len(), writer));
@@ -55,11 +55,11 @@ impl Outputs {
     ///
     /// # Errors
     /// Errors of finishing a file.
-    pub fn end_log(&mut self, company: Company) -> Result<()> {
-        if company == Company::Own { self.finish(company) } else { Ok(()) }
+    pub fn end_log(&mut self, company: ColdClass) -> Result<()> {
+        if company == ColdClass::Own { self.finish(company) } else { Ok(()) }
     }
 
-    fn finish(&mut self, company: Company) -> Result<()> {
+    fn finish(&mut self, company: ColdClass) -> Result<()> {
         let Some((at, writer)) = self.open.remove(&company) else { return Ok(()) };
         let finished = writer.finish()?;
         if let Some((file, there)) = self.files.get_mut(at) {
@@ -74,7 +74,9 @@ impl Outputs {
     /// # Errors
     /// Errors of finishing a file.
     pub fn finish_all(&mut self) -> Result<()> {
-        [Company::Mixed, Company::Kept, Company::Own].into_iter().try_for_each(|company| self.finish(company))
+        [ColdClass::Mixed, ColdClass::Kept, ColdClass::Own]
+            .into_iter()
+            .try_for_each(|company| self.finish(company))
     }
 
     /// Returns the numbers and paths of all files so far.
@@ -90,8 +92,8 @@ impl Outputs {
     /// Returns the parts of the files, one for each log. Every log is in a single file.
     ///
     /// # Errors
-    /// The errors of [`Part::of`].
-    pub fn parts(&self) -> Result<Vec<(LogId, Part)>> {
+    /// The errors of [`RecordsInFile::of`].
+    pub fn parts(&self) -> Result<Vec<(LogId, RecordsInFile)>> {
         let mut out = Vec::new();
         for (file, finished) in &self.files {
             if let Some(finished) = finished {
@@ -102,7 +104,7 @@ impl Outputs {
     }
 
     /// Removes all files that no edit names.
-    pub fn remove(self, store: &Foundation) {
+    pub fn remove(self, store: &StoreHandles) {
         drop(self.open);
         let files: Vec<NewFile> = self.files.into_iter().map(|(file, _)| file).collect();
         store.remove_unnamed(&files);

@@ -14,7 +14,7 @@ fn copies(store: &LogStore, log: &LogHandle) -> [u64; 8] {
     let logs = core.catalog.view();
     for part in logs.log(log.id()).unwrap().live().index().parts() {
         let copied = match state.rows_of(part.source()).unwrap().role {
-            Role::Cold { generation } => generation as usize,
+            FileRole::Cold { generation } => generation as usize,
             _ => 0,
         };
         out[copied.min(7)] += part.set().size().records;
@@ -44,7 +44,7 @@ fn run(seed: u64, lag: u64) -> ([u64; 8], f64) {
         assert!(counted[3..] == [0; 5], "seed {seed}, lag {lag}, round {lsn}: {counted:?}");
         assert!(sim.peak() <= LIMIT, "{} bytes were occupied of {LIMIT}", sim.peak());
     }
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     let counted = copies(&store, &logs[0]);
     let lsns: Vec<u64> = logs[0].scan(0).map(|record| record.unwrap().0).collect();
     assert!(lsns.into_iter().eq(1..=ROUNDS), "nothing of it is lost");

@@ -118,15 +118,17 @@ impl Footer {
             return Err(bad(format!("no {name}: the magic at its end is missing (a cut or damaged file)")));
         }
         match footer::judge(bytes, checksum::mask(footer.uid, at), VERSION) {
-            footer::State::Sound => {}
-            footer::State::Newer(version) => {
+            footer::FooterState::Sound => {}
+            footer::FooterState::Newer(version) => {
                 let why = format!(
                     "{} of format version {version}; this release reads up to {VERSION}: use a newer one",
                     kind.name()
                 );
                 return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
             }
-            footer::State::Damaged => return Err(bad("the footer is damaged or the file was cut".into())),
+            footer::FooterState::Damaged => {
+                return Err(bad("the footer is damaged or the file was cut".into()));
+            }
         }
         if footer.uid != uid {
             let why = format!("this is file {:?}, expected was {uid:?}: files were swapped", footer.uid);

@@ -59,26 +59,26 @@ impl Blocks {
 
 /// The live records of a log in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RecordsInFile {
     source: Source,
     last_seq: SeqNo,
     set: LsnSet,
     blocks: Blocks,
 }
 
-impl Part {
+impl RecordsInFile {
     /// Creates a part from a log's entry in the directory of a file.
     ///
     /// # Errors
     /// `Corruption` if there is no block, or a block's position is out of range.
-    pub fn of(source: Source, rows: &LogRows) -> Result<Part> {
+    pub fn of(source: Source, rows: &LogRows) -> Result<RecordsInFile> {
         let blocks: Vec<Packed> = rows.blocks.iter().map(Packed::of).collect::<Result<_>>()?;
         let blocks = match blocks[..] {
             [] => return Err(Error::corruption("a log in the directory has no blocks")),
             [block] => Blocks::One(block),
             _ => Blocks::Many(blocks.into_boxed_slice()),
         };
-        Ok(Part { source, last_seq: rows.seqs.1, set: rows.lsns.clone(), blocks })
+        Ok(RecordsInFile { source, last_seq: rows.seqs.1, set: rows.lsns.clone(), blocks })
     }
 
     /// Returns the source with the records.
@@ -158,7 +158,7 @@ mod tests {
                 offset += 10_000;
             }
             let rows = LogRows { log: 1, seqs: (3, 9), lsns: set.build(), blocks: blocks.clone() };
-            let mut part = Part::of(Source::Cold(3), &rows).unwrap();
+            let mut part = RecordsInFile::of(Source::Cold(3), &rows).unwrap();
             assert_eq!((part.last_seq(), part.source(), part.set()), (9, Source::Cold(3), &rows.lsns));
             part.set_mut().remove_below(rng.below(200));
             let mut wanted = Vec::new();

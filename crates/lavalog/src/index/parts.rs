@@ -1,11 +1,11 @@
 //! The parts of a log in LSN order, for a fast look-up among thousands.
 //!
-//! Parts are ordered by the lowest LSN of their files ([`Part::low`]), which never changes and is a
-//! lower bound of the live LSNs. Each part has a *reach*: an upper bound of the LSNs of this part
-//! and all parts before it. Reaches ascend as well, so two binary searches find the parts that may
-//! overlap a range. Records of a log usually arrive in LSN order, so parts hardly overlap, and few
-//! parts are examined in vain. With records out of order, the parts in between are examined as
-//! well.
+//! Parts are ordered by the lowest LSN of their files ([`RecordsInFile::low`]), which never changes
+//! and is a lower bound of the live LSNs. Each part has a *reach*: an upper bound of the LSNs of
+//! this part and all parts before it. Reaches ascend as well, so two binary searches find the parts
+//! that may overlap a range. Records of a log usually arrive in LSN order, so parts hardly overlap,
+//! and few parts are examined in vain. With records out of order, the parts in between are examined
+//! as well.
 //!
 //! A log may have a hundred thousand parts, and every access holds a lock of all logs. So the work
 //! of an operation is bounded by its result. Sums are maintained incrementally. Removing parts at
@@ -17,7 +17,7 @@
 //! Reaches ascend, and none is below the last LSN of its part; a reach may exceed all LSNs after
 //! the highest are removed. No part is empty.
 
-use super::Part;
+use super::RecordsInFile;
 use crate::entry::{Lsn, Source};
 use crate::ledger::Ledger;
 use crate::lsn_set::Size;
@@ -27,7 +27,7 @@ use std::ops::{Range, RangeInclusive};
 
 #[derive(Clone, Debug)]
 struct Placed {
-    part: Part,
+    part: RecordsInFile,
     reach: Lsn,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Iterates over all parts, ordered by their lowest LSNs when written.
-    pub fn iter(&self) -> impl Iterator<Item = &Part> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = &RecordsInFile> + '_ {
         self.placed.iter().map(|placed| &placed.part)
     }
 
@@ -99,14 +99,14 @@ impl Parts {
     }
 
     /// Iterates over the parts with LSNs at or above `from`.
-    pub fn from(&self, from: Lsn) -> impl Iterator<Item = &Part> + '_ {
+    pub fn from(&self, from: Lsn) -> impl Iterator<Item = &RecordsInFile> + '_ {
         let near = self.near(&(from..=Lsn::MAX));
         let near = self.placed.range(near).map(|placed| &placed.part);
         near.filter(move |part| part.set().last() >= Some(from))
     }
 
     /// Returns the part with an LSN.
-    pub fn of(&self, lsn: Lsn) -> Option<&Part> {
+    pub fn of(&self, lsn: Lsn) -> Option<&RecordsInFile> {
         let near = self.placed.range(self.near(&(lsn..=lsn))).rev();
         near.map(|placed| &placed.part).find(|part| part.set().contains(lsn))
     }
@@ -118,12 +118,12 @@ impl Parts {
     }
 
     /// Returns the part of a file whose lowest LSN of the log was `low`.
-    pub fn of_file(&self, source: Source, low: Lsn) -> Option<&Part> {
+    pub fn of_file(&self, source: Source, low: Lsn) -> Option<&RecordsInFile> {
         Some(&self.placed.get(self.position(source, low)?)?.part)
     }
 
     /// Removes and returns the part of a file.
-    pub fn take(&mut self, source: Source, low: Lsn) -> Option<Part> {
+    pub fn take(&mut self, source: Source, low: Lsn) -> Option<RecordsInFile> {
         let at = self.position(source, low)?;
         let part = self.placed.remove(at)?.part;
         self.size -= part.set().size();
@@ -170,7 +170,7 @@ impl Parts {
     }
 
     /// Adds a non-empty part without LSNs in common with existing ones.
-    pub fn insert(&mut self, part: Part) {
+    pub fn insert(&mut self, part: RecordsInFile) {
         self.size += part.set().size();
         self.heap_bytes += part.memory_bytes();
         self.newest = self.newest.max(part.last_seq());
@@ -189,8 +189,8 @@ impl Parts {
     }
 
     /// Removes the LSNs below `lsn` from about `limit` parts. Starts at the parts whose
-    /// [`Part::low`] is at least `from`; earlier ones are done. Returns the position to continue
-    /// from, if more parts remain.
+    /// [`RecordsInFile::low`] is at least `from`; earlier ones are done. Returns the position to
+    /// continue from, if more parts remain.
     pub fn cut_below(&mut self, lsn: Lsn, from: Lsn, limit: usize, ledger: &mut Ledger) -> Option<Lsn> {
         let start = self.placed.partition_point(|placed| placed.part.low() < from);
         let end = self.placed.partition_point(|placed| placed.part.low() < lsn);
@@ -295,12 +295,15 @@ mod tests {
     use crate::lsn_set::{Builder, Size};
     use std::collections::{BTreeMap, BTreeSet};
 
-    fn part(number: u64, seq: SeqNo, lsns: &[Lsn]) -> Part {
+    fn part(number: u64, seq: SeqNo, lsns: &[Lsn]) -> RecordsInFile {
         let mut set = Builder::default();
         lsns.iter().for_each(|lsn| set.push(*lsn, 10).unwrap());
         let blocks = vec![Block { first: lsns[0], offset: 0, len: 9 }];
-        Part::of(Source::Cold(number), &LogRows { log: 1, seqs: (1, seq), lsns: set.build(), blocks })
-            .unwrap()
+        RecordsInFile::of(
+            Source::Cold(number),
+            &LogRows { log: 1, seqs: (1, seq), lsns: set.build(), blocks },
+        )
+        .unwrap()
     }
 
     fn check(parts: &Parts, model: &BTreeMap<Lsn, u64>, rng: &mut io::Rng) {
@@ -312,11 +315,11 @@ mod tests {
         assert!(placed().all(|placed| placed.last() <= placed.reach && !placed.part.set().is_empty()));
         assert_eq!(parts.size().records, model.len() as u64);
         assert_eq!(parts.size(), parts.iter().map(|part| part.set().size()).sum());
-        assert_eq!(parts.heap_bytes, parts.iter().map(Part::memory_bytes).sum::<usize>());
+        assert_eq!(parts.heap_bytes, parts.iter().map(RecordsInFile::memory_bytes).sum::<usize>());
         for _ in 0..8 {
             let lsn = rng.below(2_000);
             assert_eq!(parts.last_below(lsn), model.range(..lsn).next_back().map(|(lsn, _)| *lsn));
-            let source = parts.of(lsn).map(Part::source);
+            let source = parts.of(lsn).map(RecordsInFile::source);
             assert_eq!(source, model.get(&lsn).map(|number| Source::Cold(*number)), "{lsn}");
             let mut from: Vec<Lsn> = parts
                 .from(lsn)

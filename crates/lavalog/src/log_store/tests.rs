@@ -4,7 +4,7 @@ use super::*;
 use crate::entry::Entry;
 use crate::entry::Source;
 use crate::files::RowFile;
-use crate::manifest::{FileMeta, Role, Step, commit};
+use crate::manifest::{FileMeta, FileRole, LogEdit, commit};
 use datadriven::TestCase;
 use io::sim::SimEnv;
 use std::error::Error as StdError;
@@ -16,9 +16,10 @@ fn sealed_on(sim: &SimEnv) -> (LogStore, FileMeta) {
     let log = store.create_log("a").unwrap();
     (1..=3).for_each(|lsn| log.append(lsn, &[7; 100], Durability::Durable).unwrap());
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     let state = store.core().store.manifest.state();
-    let index = state.files.values().find(|file| matches!(file.role, Role::Index { .. })).copied().unwrap();
+    let index =
+        state.files.values().find(|file| matches!(file.role, FileRole::Index { .. })).copied().unwrap();
     (store, index)
 }
 
@@ -55,7 +56,7 @@ impl Script {
     }
 
     fn ltn(&self) -> u64 {
-        let Role::Index { ltn } = self.index.role else { unreachable!("{:?}", self.index) };
+        let FileRole::Index { ltn } = self.index.role else { unreachable!("{:?}", self.index) };
         ltn
     }
 
@@ -74,13 +75,13 @@ impl Script {
                     log.append(lsn, &[lsn as u8; 100], Durability::Durable)?;
                     if lsn % 2 == 0 {
                         self.store.seal()?;
-                        self.store.settle()?;
+                        self.store.wait_idle()?;
                     }
                 }
                 String::new()
             }
             "settle" => {
-                self.store.settle()?;
+                self.store.wait_idle()?;
                 String::new()
             }
             "remade-files" => format!("{}\n", self.store.statistics().remade_files),
@@ -127,7 +128,7 @@ impl Script {
         let meanwhile: Option<String> = case.try_take_arg("meanwhile")?;
         let (core, log) = (store.core().clone(), store.open_log("a")?);
         let mut reads = 0;
-        let read = |_: &crate::index::Found| -> Result<()> {
+        let read = |_: &crate::index::RecordLocation| -> Result<()> {
             reads += 1;
             match meanwhile.as_deref().filter(|_| reads == 1) {
                 None => {}
@@ -177,7 +178,7 @@ impl Script {
         };
         Ok(match &*case.directive {
             "open-index" => {
-                let role = Role::Index { ltn: ltn + case.take_arg::<u64>("of-groups-later")? };
+                let role = FileRole::Index { ltn: ltn + case.take_arg::<u64>("of-groups-later")? };
                 let opened = RowFile::open(core.context(), &FileMeta { role, ..index });
                 opened.map_or_else(|e| shown(&e), |_| "it is opened\n".into())
             }
@@ -189,7 +190,7 @@ impl Script {
             "lower-floor" => {
                 let manifest = &core.store.manifest;
                 let floor = manifest.state().floor;
-                let step = Step { floor: Some(floor - 1), ..Step::default() };
+                let step = LogEdit { floor: Some(floor - 1), ..LogEdit::default() };
                 let e = manifest.commit(commit(step, Vec::new())).unwrap_err();
                 assert_eq!(manifest.state().floor, floor);
                 shown(&e)
@@ -229,7 +230,7 @@ impl Script {
             "begin-trim" => {
                 let trim = Op::Trim { log: self.store.open_log("a")?.id(), below: case.take_arg("below")? };
                 let mut logs = core.catalog.edit();
-                logs.apply(1_000, &trim, crate::logs::GroupPlace { ltn: 0, at: 0 })?;
+                logs.apply(1_000, &trim, crate::logs::GroupPosition { ltn: 0, at: 0 })?;
                 return Ok(format!("the index has trimmed records: {}\n", logs.has_to_cut()));
             }
             "begin-append" => {

@@ -11,12 +11,12 @@
 //! the ledger in steps.
 //!
 //! Invariant: the index has nothing below the trim, except while `cut_from` is not [`DONE`]. Then
-//! recent records may be below the trim, and so may parts whose [`Part::low`] is at least
+//! recent records may be below the trim, and so may parts whose [`RecordsInFile::low`] is at least
 //! `cut_from`.
 
 use super::truncations::Truncations;
 use crate::entry::{Entry, Lsn, Source};
-use crate::index::{Inserted, LogIndex, Part};
+use crate::index::{Inserted, LogIndex, RecordsInFile};
 use crate::ledger::Ledger;
 use crate::limits::LSN_MAX;
 use base::SeqNo;
@@ -133,7 +133,7 @@ impl LiveRecords {
 
     /// Loads the log's part of a file at open, before replay. Returns the highest trimmed LSN of
     /// the part.
-    pub(super) fn load(&mut self, part: Part, ledger: &mut Ledger) -> Option<Lsn> {
+    pub(super) fn load(&mut self, part: RecordsInFile, ledger: &mut Ledger) -> Option<Lsn> {
         self.index.load(part, ledger);
         self.truncations.take_from_file(|lsn, seq| self.index.remove_above(lsn, seq, usize::MAX, ledger));
         let trimmed = self.index.last_below(self.trimmed_below);
@@ -142,7 +142,7 @@ impl LiveRecords {
     }
 
     /// See [`LogIndex::install`].
-    pub(super) fn install(&mut self, ltn: u64, part: Option<Part>, ledger: &mut Ledger) {
+    pub(super) fn install(&mut self, ltn: u64, part: Option<RecordsInFile>, ledger: &mut Ledger) {
         let is_whole = self.index.install(ltn, part, self.trimmed_below, ledger);
         self.note_file(is_whole);
     }
@@ -153,7 +153,12 @@ impl LiveRecords {
     }
 
     /// See [`LogIndex::relocate`].
-    pub(super) fn relocate(&mut self, inputs: &[(Source, Lsn)], part: Option<Part>, ledger: &mut Ledger) {
+    pub(super) fn relocate(
+        &mut self,
+        inputs: &[(Source, Lsn)],
+        part: Option<RecordsInFile>,
+        ledger: &mut Ledger,
+    ) {
         let is_whole = self.index.relocate(inputs, part, self.trimmed_below, ledger);
         self.note_file(is_whole);
     }

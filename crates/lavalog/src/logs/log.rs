@@ -10,7 +10,7 @@ use super::losses::{Losses, LostRecords};
 use super::truncations::Truncations;
 use crate::checkpoint::SavedLog;
 use crate::entry::{Entry, LogId, Lsn};
-use crate::index::{Found, Inserted, Part};
+use crate::index::{Inserted, RecordLocation, RecordsInFile};
 use crate::ledger::Ledger;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Log {
     ///
     /// # Errors
     /// `Trimmed` below the trim.
-    pub fn admit(&self, lsn: Lsn) -> Result<Option<Found>> {
+    pub fn admit(&self, lsn: Lsn) -> Result<Option<RecordLocation>> {
         let below = self.live.trimmed_below();
         if lsn < below {
             let why = format!(
@@ -128,7 +128,7 @@ impl Log {
     ///
     /// # Errors
     /// `Trimmed` below the trim, `NotFound` if the LSN has no record.
-    pub fn find(&self, lsn: Lsn) -> Result<Found> {
+    pub fn find(&self, lsn: Lsn) -> Result<RecordLocation> {
         self.admit(lsn)?.ok_or_else(|| Error::not_found(format!("log {} has no record {lsn}", self.name)))
     }
 
@@ -191,7 +191,7 @@ impl Log {
     }
 
     /// Loads the log's part of a file at open, before replay.
-    pub(super) fn load(&mut self, part: Part, ledger: &mut Ledger) {
+    pub(super) fn load(&mut self, part: RecordsInFile, ledger: &mut Ledger) {
         let trimmed = self.live.load(part, ledger);
         self.ends.reach_trimmed(trimmed);
         self.ends.reach(self.live.index().last());

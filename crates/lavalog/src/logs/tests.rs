@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::disk::directory::{Block, LogRows};
-use crate::index::Found;
+use crate::index::RecordLocation;
 use crate::lsn_set::{Builder, Size};
 use base::HashMap;
 
@@ -10,8 +10,8 @@ mod model;
 mod script;
 
 /// Installs an index file of a group with these parts.
-fn install(logs: &mut Logs, ltn: u64, parts: impl IntoIterator<Item = (LogId, Part)>) {
-    let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
+fn install(logs: &mut Logs, ltn: u64, parts: impl IntoIterator<Item = (LogId, RecordsInFile)>) {
+    let mut parts: HashMap<LogId, RecordsInFile> = parts.into_iter().collect();
     let ids = logs.groups().logs_in(ltn, 0, usize::MAX).to_vec();
     ids.chunks(2).for_each(|some| {
         let some: Vec<_> = some.iter().map(|id| (*id, parts.remove(id))).collect();
@@ -22,8 +22,8 @@ fn install(logs: &mut Logs, ltn: u64, parts: impl IntoIterator<Item = (LogId, Pa
 }
 
 /// Makes the part of a file with one block.
-fn part_of(source: Source, last_seq: SeqNo, set: Builder) -> Part {
+fn part_of(source: Source, last_seq: SeqNo, set: Builder) -> RecordsInFile {
     let lsns = set.build();
     let blocks = vec![Block { first: lsns.first().unwrap(), offset: 64, len: 50 }];
-    Part::of(source, &LogRows { log: 5, seqs: (1, last_seq), lsns, blocks }).unwrap()
+    RecordsInFile::of(source, &LogRows { log: 5, seqs: (1, last_seq), lsns, blocks }).unwrap()
 }

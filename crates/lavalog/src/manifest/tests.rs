@@ -7,9 +7,9 @@ fn file(line: &str) -> FileMeta {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (number, last) = (words[0].parse().unwrap(), words[words.len() - 1]);
     let role = match words[1] {
-        "index" => Role::Index { ltn: last.parse().unwrap() },
-        "checkpoint" => Role::Checkpoint,
-        "cold" => Role::Cold { generation: last.parse().unwrap() },
+        "index" => FileRole::Index { ltn: last.parse().unwrap() },
+        "checkpoint" => FileRole::Checkpoint,
+        "cold" => FileRole::Cold { generation: last.parse().unwrap() },
         other => panic!("no file is {other}"),
     };
     FileMeta { number, uid: Uid::from_words(number, 1), len: 4096, role }
@@ -19,14 +19,14 @@ fn told(result: Result<()>) -> String {
     result.map_or_else(|e| format!("{e}\n"), |()| "it is accepted\n".into())
 }
 
-fn run(state: &mut State, case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
+fn run(state: &mut LogManifestState, case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
     let out = match &*case.directive {
         // Encodes and decodes a step with the files of the lines; also truncated at every length,
         // and with extra bytes.
         "step" => {
             let remove = case.try_take_args("remove")?.unwrap_or_default();
             let add = case.input.lines().map(file).collect();
-            let step = Step { floor: case.try_take_arg("floor")?, remove, add };
+            let step = LogEdit { floor: case.try_take_arg("floor")?, remove, add };
             let mut bytes = LavaLog::encode(&step);
             assert_eq!(LavaLog::decode(&bytes)?, step);
             (1..bytes.len()).for_each(|len| drop(LavaLog::decode(&bytes[..len]).unwrap_err()));
@@ -44,7 +44,7 @@ fn run(state: &mut State, case: &mut TestCase) -> std::result::Result<String, Bo
         // Against a store that lists no file.
         "verify" => {
             let engines = store::manifest::Engines::of::<LavaLog>();
-            told(LavaLog::verify(state, &StoreState::empty(Uid::from_words(1, 2), 1, &engines)))
+            told(LavaLog::verify(state, &ManifestState::empty(Uid::from_words(1, 2), 1, &engines)))
         }
         other => return Err(format!("no command is called {other}").into()),
     };

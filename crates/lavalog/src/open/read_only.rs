@@ -16,7 +16,7 @@
 //! handled as in any open.
 
 use super::{Restored, check_place, is_known};
-use crate::core::{Core, Roof};
+use crate::core::{Core, StoreOwner};
 use crate::manifest::LavaLog;
 use crate::options::Options;
 use crate::reader::{Reader, changed, is_same_group};
@@ -27,17 +27,17 @@ use std::sync::Arc;
 use store::commit::read::{check_known, check_whole};
 use store::commit::{Lane, Log};
 use store::context::Context;
-use store::files::{Files, unfinished};
-use store::guest::Ground;
+use store::files::{StoreFiles, unfinished};
 use store::manifest::{Engines, Manifest};
 use store::read_only::attempt;
+use store::secondary_engine::SecondaryEngineStore;
 use store::space::SpaceBudget;
 use store::volumes::Location;
 
 /// Opens a store of logs for reading.
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>> {
     options.check()?;
-    let env = &store::speed::with_directory(env.clone(), dir, options.speed.as_deref());
+    let env = &store::fast_tier::with_directory(env.clone(), dir, options.fast_tier.as_deref());
     let options = &options.within(&*env.fs, 1);
     if let Err(e) = check_place(env, dir, &Options { create_if_missing: false, ..options.clone() })
         // The creator of a store writes data files after `CURRENT`, possibly since the check.
@@ -71,7 +71,7 @@ fn open_once(
     damage: Option<Vec<Error>>,
 ) -> Result<Arc<Core>> {
     let manifest = Arc::new(manifest);
-    let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state()));
+    let (given, env) = (env, &store::fast_tier::of_reader(env, dir, &manifest.state()));
     let (up_to_damage, mut damage) = (damage.is_some(), damage.unwrap_or_default());
     // Nothing is written, so writes need no metering.
     let context = Arc::new(Context::new(env, Location::unmetered(env, dir)));
@@ -82,7 +82,7 @@ fn open_once(
     {
         if up_to_damage { damage.extend(found.err()) } else { found? }
     }
-    let files = Arc::new(Files::new(&context, manifest.clone(), None));
+    let files = Arc::new(StoreFiles::new(&context, manifest.clone(), None));
     let space = Arc::new(SpaceBudget::new(&context, crate::space::terms(options)));
     let mut restored = Restored::of(&context, &manifest)?;
     if !is_known(&restored.manifest) {
@@ -104,5 +104,9 @@ fn open_once(
         }
     }
     let first = Arc::new(Log::new(options.first_lane_terms(), files.clone(), space.clone()));
-    restored.begin(options, Ground { files, space, lane, first }, Roof::Reader(Reader { damage }))
+    restored.begin(
+        options,
+        SecondaryEngineStore { files, space, lane, first },
+        StoreOwner::Reader(Reader { damage }),
+    )
 }

@@ -77,7 +77,8 @@ fn carry(case: &mut TestCase) -> Outcome {
         case.take_args::<String>("pieces")?.into_iter().map(String::into_bytes).collect();
     pieces.extend(case.try_take_arg("and-bytes")?.map(|len| vec![0; len]));
     let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-    let mut batch = match Batch::carrying(&Carried { seqs: (seqs[0], seqs[1]), pieces: &pieces }) {
+    let mut batch = match Batch::carrying(&EmbeddedPrimaryBatch { seqs: (seqs[0], seqs[1]), pieces: &pieces })
+    {
         Ok(batch) => batch,
         Err(e) => return Ok(format!("{e}\n")),
     };
@@ -90,7 +91,7 @@ fn carry(case: &mut TestCase) -> Outcome {
     }
     let both = joined(&batch);
     assert_eq!(both.len(), batch.len());
-    let found = Carried::read(&both)?.ok_or("nothing is carried")?;
+    let found = EmbeddedPrimaryBatch::read(&both)?.ok_or("nothing is carried")?;
     out +=
         &format!("carried up to sequence {}: {:?}\n", found.last_seq, String::from_utf8_lossy(found.bytes));
     for OpRead { index, op, offset } in read(&both)? {

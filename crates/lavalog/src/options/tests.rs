@@ -1,12 +1,12 @@
 use super::*;
 use crate::LogStore;
-use crate::beside::Beside;
+use crate::secondary::SecondaryLogs;
 use datadriven::TestCase;
 use io::sim::SimEnv;
 use std::error::Error;
 use std::path::Path;
-use store::guest::Guest;
 use store::names::{self, FileKind};
+use store::secondary_engine::SecondaryEngine;
 
 fn below(limit: u64) -> Options {
     Options { space_limit: Some(limit), ..Options::default() }
@@ -34,7 +34,7 @@ fn judged(group: Option<u64>, limit: &str) -> String {
 fn beside(group: Option<u64>, limit: &str) -> String {
     let limit_bytes = (limit != "none").then(|| bytes(limit));
     let options = Options { group_bytes: group, ..Options::default() };
-    let terms = Beside::new(&options).unwrap().below(limit_bytes).terms();
+    let terms = SecondaryLogs::new(&options).unwrap().below(limit_bytes).terms();
     format!("{limit}: groups of {} KiB\n", terms.group_bytes >> 10)
 }
 

@@ -135,7 +135,7 @@ fn copy_of(file: &FileFacts) -> String {
 fn company(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let live = Size { records: 1, bytes: bytes_of(&case.take_arg::<String>("live")?) };
     let (is_trimmed, output) = (case.take_flag("trimmed")?, bytes_of(&case.take_arg::<String>("output")?));
-    let of = |generation| Company::of(generation, live, is_trimmed, output);
+    let of = |generation| ColdClass::of(generation, live, is_trimmed, output);
     let line = |generation: u32| format!("generation {generation}: {:?}\n", of(generation));
     Ok(case.take_args("generations")?.into_iter().map(line).collect())
 }

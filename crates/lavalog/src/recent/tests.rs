@@ -23,14 +23,14 @@ fn the_newest_records_are_cached_within_the_memory_limit() {
             }
             let len = [0, 1, 100, 1000, 70_000][rng.below(5) as usize];
             let bytes = record(&mut rng, len);
-            recent.push(GroupPlace { ltn, at }, &bytes);
+            recent.push(GroupPosition { ltn, at }, &bytes);
             all.insert((ltn, at), bytes);
             at += len as u64 + rng.range(1, 100);
             assert!(recent.memory_bytes() <= bytes_max + CHUNK_BYTES.max(70_000) + 100_000, "seed {seed}");
         }
         let found: Vec<bool> = all
             .iter()
-            .map(|(&(ltn, at), bytes)| match recent.find(GroupPlace { ltn, at }) {
+            .map(|(&(ltn, at), bytes)| match recent.find(GroupPosition { ltn, at }) {
                 Some(found) => {
                     assert_eq!(found, bytes, "seed {seed}");
                     true
@@ -43,8 +43,8 @@ fn the_newest_records_are_cached_within_the_memory_limit() {
             all.values().zip(&found).filter(|(bytes, _)| !bytes.is_empty() && bytes.len() <= bytes_max);
         let kept: Vec<bool> = kept.map(|(_, found)| *found).collect();
         assert!(kept.is_sorted() && kept.last() == Some(&true), "seed {seed}: {kept:?}");
-        assert!(recent.find(GroupPlace { ltn, at }).is_none());
-        assert!(recent.find(GroupPlace { ltn: 0, at: 0 }).is_none());
+        assert!(recent.find(GroupPosition { ltn, at }).is_none());
+        assert!(recent.find(GroupPosition { ltn: 0, at: 0 }).is_none());
     }
 }
 
@@ -57,12 +57,12 @@ fn run(recent: &mut Recent, case: &mut TestCase) -> Result<String, Box<dyn std::
         }
         "push" => {
             let record: String = case.take_arg("record")?;
-            recent.push(GroupPlace { ltn, at: case.take_arg("at")? }, record.as_bytes());
+            recent.push(GroupPosition { ltn, at: case.take_arg("at")? }, record.as_bytes());
             String::new()
         }
         "find" => {
             let find = |at: u64| {
-                let found = recent.find(GroupPlace { ltn, at }).map(String::from_utf8_lossy);
+                let found = recent.find(GroupPosition { ltn, at }).map(String::from_utf8_lossy);
                 format!("{at}: {}\n", found.as_deref().unwrap_or("none"))
             };
             case.take_args("at")?.into_iter().map(find).collect()

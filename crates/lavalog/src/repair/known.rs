@@ -7,27 +7,27 @@
 
 use super::loose;
 use super::report::RepairReport;
-use super::sources::{Found, Sources};
+use super::sources::{SourceFile, Sources};
 use crate::checkpoint::SavedLog;
 use crate::cold::ColdFile;
 use crate::disk::directory::{Block, Directory, LogRows};
 use crate::entry::{Entry, LogId, Lsn};
 use crate::index::{self};
 use crate::index_file::IndexFile;
-use crate::logs::{GroupPlace, Log, Logs};
+use crate::logs::{GroupPosition, Log, Logs};
 use crate::manifest::TENANT;
 use crate::ops::{Op, OpRead, Ops};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use store::guest::Carried;
 use store::repair::LogGap;
+use store::secondary_engine::EmbeddedPrimaryBatch;
 
 /// Position of every record: irrelevant, since all are read again sequentially.
-const ANYWHERE: GroupPlace = GroupPlace { ltn: 0, at: 0 };
+const ANYWHERE: GroupPosition = GroupPosition { ltn: 0, at: 0 };
 
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct SalvagedState {
     pub logs: Logs,
     /// Logs with made-up names.
     pub invented: BTreeSet<LogId>,
@@ -48,13 +48,13 @@ pub(super) struct Known {
     first_seq: Option<SeqNo>,
 }
 
-impl Known {
+impl SalvagedState {
     /// Reads all sources.
     ///
     /// # Errors
     /// `Unsupported` if a newer release wrote any of them.
-    pub fn of(sources: &Sources, report: &mut RepairReport) -> Result<Known> {
-        let mut known = Known { reads_indexes: true, ..Known::default() };
+    pub fn of(sources: &Sources, report: &mut RepairReport) -> Result<SalvagedState> {
+        let mut known = SalvagedState { reads_indexes: true, ..SalvagedState::default() };
         let mut replay_from = 0;
         if let Some((head, saved)) = &sources.checkpoint {
             known.logs.reach_id(head.next_log);
@@ -71,7 +71,7 @@ impl Known {
             let blame = |e: Error| e.at_file(&place.path).at_offset(place.offset);
             report.bytes_read += payload.len() as u64;
             known.first_seq.get_or_insert(first_seq);
-            if Carried::read(payload).is_ok_and(|carried| carried.is_some()) {
+            if EmbeddedPrimaryBatch::read(payload).is_ok_and(|embedded| embedded.is_some()) {
                 report.carried += 1;
             }
             known.batch(first_seq, payload).or_else(|e| skip(&blame(e), report))
@@ -112,7 +112,7 @@ impl Known {
             return false;
         };
         match own.live().index().get(log, lsn) {
-            Some(index::Found::Record(_, entry)) => entry.seq == seq,
+            Some(index::RecordLocation::Record(_, entry)) => entry.seq == seq,
             _ => false,
         }
     }
@@ -163,7 +163,7 @@ impl Known {
         Ok(())
     }
 
-    fn take_cold(&mut self, found: &Found, report: &mut RepairReport) -> Result<()> {
+    fn take_cold(&mut self, found: &SourceFile, report: &mut RepairReport) -> Result<()> {
         let mut end = found.file.len()?;
         report.bytes_read += end;
         let is_whole = match ColdFile::open(found.file.clone(), found.number, found.uid) {

@@ -6,7 +6,7 @@
 //! the end. Until then the store is marked as unfinished ([`store::files::unfinished`]), and every
 //! open refuses it.
 
-use super::known::Known;
+use super::known::SalvagedState;
 use super::loose;
 use super::report::{RepairGap, RepairReport, RepairedLog};
 use super::sources::Sources;
@@ -74,7 +74,7 @@ struct Saved {
 
 /// The state of saving.
 struct Saving<'a> {
-    known: &'a Known,
+    known: &'a SalvagedState,
     /// The new store; `None` in a dry run.
     into: Option<&'a LogStore>,
     logs: BTreeMap<LogId, Saved>,
@@ -91,7 +91,7 @@ struct Saving<'a> {
 pub(super) fn save(
     into: Option<&LogStore>,
     sources: &Sources,
-    known: &Known,
+    known: &SalvagedState,
     report: &mut RepairReport,
 ) -> Result<()> {
     let (logs, batch) = (BTreeMap::new(), Vec::new());
@@ -189,7 +189,7 @@ impl Saving<'_> {
             return Ok(());
         }
         self.ahead_bytes = 0;
-        into.settle()
+        into.wait_idle()
     }
 
     /// Reports missing records and makes the new store durable.
@@ -204,7 +204,7 @@ impl Saving<'_> {
         into.sync()?;
         // Writes a checkpoint with the last LSN of each log.
         into.seal()?;
-        into.settle()
+        into.wait_idle()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::disk::footer::FileKind as Kind;
 use crate::disk::indexed::Indexed;
 use crate::disk::input::{Input, identity_of};
-use crate::manifest::{FileMeta, LavaLog, Role, file_name};
+use crate::manifest::{FileMeta, FileRole, LavaLog, file_name};
 use base::codec::Reader;
 use base::{Error, ErrorKind, HashMap, Result, Uid};
 use io::{Access, DirEntry, Env, ReadFile};
@@ -18,13 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::commit::{Lane, read};
-use store::manifest::{Engine, EngineId, Engines, Seen, StateOf, look_through};
+use store::manifest::{Engine, EngineId, Engines, ManifestFinding, StateOf, look_through};
 use store::names::{self, FileKind};
 use store::repair::{Groups, Judged, SalvagedLog, clipped, open_lane};
 
 /// An index file, a cold file, or a checkpoint.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct SourceFile {
     pub number: u64,
     pub uid: Uid,
     pub file: Arc<dyn ReadFile>,
@@ -35,8 +35,8 @@ pub(super) struct Sources {
     pub state: Option<StateOf<LavaLog>>,
     pub log: SalvagedLog,
     pub checkpoint: Option<(CheckpointHead, Vec<SavedLog>)>,
-    pub indexes: Vec<Found>,
-    pub cold: Vec<Found>,
+    pub indexes: Vec<SourceFile>,
+    pub cold: Vec<SourceFile>,
     /// Whether a cold file is missing or entirely unreadable.
     pub cold_is_lost: bool,
     /// Whether an index file is missing or entirely unreadable.
@@ -56,10 +56,10 @@ struct Hints {
 }
 
 impl Hints {
-    fn take(&mut self, seen: &Seen<'_>) {
+    fn take(&mut self, seen: &ManifestFinding<'_>) {
         match seen {
-            Seen::Step(EngineId::NATIVE, _) => self.has_keys = true,
-            Seen::Step(id, step) if *id == LavaLog::ID => {
+            ManifestFinding::Step(EngineId::NATIVE, _) => self.has_keys = true,
+            ManifestFinding::Step(id, step) if *id == LavaLog::ID => {
                 let Ok(step) = LavaLog::decode(step) else { return };
                 self.removed.extend(step.remove);
                 self.added.extend(step.add.into_iter().map(|meta| (meta.number, meta)));
@@ -147,14 +147,14 @@ impl Sources {
         for meta in listed {
             match disk.open(&meta) {
                 Ok(found) => match meta.role {
-                    Role::Index { .. } => self.indexes.push(found),
-                    Role::Cold { .. } => self.cold.push(found),
-                    Role::Checkpoint => checkpoints.push(found),
+                    FileRole::Index { .. } => self.indexes.push(found),
+                    FileRole::Cold { .. } => self.cold.push(found),
+                    FileRole::Checkpoint => checkpoints.push(found),
                 },
                 Err(e) => {
                     report.damage(&e);
-                    self.cold_is_lost |= matches!(meta.role, Role::Cold { .. });
-                    self.index_is_lost |= matches!(meta.role, Role::Index { .. });
+                    self.cold_is_lost |= matches!(meta.role, FileRole::Cold { .. });
+                    self.index_is_lost |= matches!(meta.role, FileRole::Index { .. });
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Sources {
     }
 
     /// Reads the newest intact checkpoint.
-    fn take_checkpoint(&mut self, files: &[Found], report: &mut RepairReport) -> Result<()> {
+    fn take_checkpoint(&mut self, files: &[SourceFile], report: &mut RepairReport) -> Result<()> {
         for found in files {
             let mut saved = Vec::new();
             let read = Checkpoint::open(found.file.clone(), found.number, found.uid).and_then(|checkpoint| {
@@ -280,9 +280,9 @@ impl<'a> Disk<'a> {
                 let len = self.env.fs.metadata(path).map_or(0, |found| found.len);
                 let role = match kind {
                     // The file itself contains the number of its group.
-                    Kind::Index => Role::Index { ltn: 0 },
-                    Kind::Checkpoint => Role::Checkpoint,
-                    Kind::Cold => Role::Cold { generation: 0 },
+                    Kind::Index => FileRole::Index { ltn: 0 },
+                    Kind::Checkpoint => FileRole::Checkpoint,
+                    Kind::Cold => FileRole::Cold { generation: 0 },
                 };
                 let own =
                     self.env.fs.open(path, Access::Buffered).and_then(|file| own_number(file, *kind, *uid));
@@ -296,7 +296,7 @@ impl<'a> Disk<'a> {
         metas
     }
 
-    fn open(&self, meta: &FileMeta) -> Result<Found> {
+    fn open(&self, meta: &FileMeta) -> Result<SourceFile> {
         let name = file_name(meta.number, meta.role.kind());
         let path = match self.known.get(&meta.uid) {
             Some((_, _, path)) => path.clone(),
@@ -309,6 +309,6 @@ impl<'a> Disk<'a> {
             _ => e,
         };
         let file = self.env.fs.open(&path, Access::Buffered).map_err(missing)?;
-        Ok(Found { number: meta.number, uid: meta.uid, file: clipped(file, meta.len) })
+        Ok(SourceFile { number: meta.number, uid: meta.uid, file: clipped(file, meta.len) })
     }
 }

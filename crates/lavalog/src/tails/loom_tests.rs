@@ -9,12 +9,12 @@ use base::sync::model::loom::thread;
 struct Store {
     /// Guards the last record of each log, as the lock of all logs does.
     lasts: Mutex<[u64; 2], rank::Records>,
-    tails: Tails,
+    tails: RecordWaiters,
 }
 
 impl Store {
     fn new() -> Arc<Store> {
-        Arc::new(Store { lasts: Mutex::new([0; 2]), tails: Tails::default() })
+        Arc::new(Store { lasts: Mutex::new([0; 2]), tails: RecordWaiters::default() })
     }
 
     /// Appends as a store does: first applies, then wakes readers.

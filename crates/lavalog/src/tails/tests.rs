@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_change_wakes_only_waiters_of_its_log() {
-    let tails = Tails::default();
+    let tails = RecordWaiters::default();
     tails.changed([1]);
     let (one, two) = (tails.enter(1), tails.enter(2));
     let seen = (one.changes(), two.changes());

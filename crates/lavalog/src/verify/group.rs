@@ -15,14 +15,14 @@ use crate::core::Core;
 use crate::disk::directory::{Block, Directory, LogRows};
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::files::RowFile;
-use crate::foundation::Foundation;
-use crate::index::Found;
+use crate::index::RecordLocation;
 use crate::index_file::IndexHead;
 use crate::log_writer::place_of;
 use crate::lsn_set::{Builder, LsnSet};
 use crate::manifest::{FileMeta, TENANT};
 use crate::ops::{Op, Ops};
 use crate::records::place_in;
+use crate::store_handles::StoreHandles;
 use base::{Error, HashMap, Result};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -239,8 +239,10 @@ impl GroupCheck {
     fn read_alone(&mut self, core: &Core, log: LogId, lsn: Lsn, pages_are_bad: bool) {
         let found = core.catalog.view().get(log).and_then(|own| own.live().index().get(log, lsn));
         let row = match (found, &self.rows) {
-            (Some(Found::Record(Source::Group(ltn), entry)), Rows::Memory) if ltn == self.ltn => entry,
-            (Some(Found::Block(Source::Group(ltn), _)), Rows::File { .. }) if ltn == self.ltn => {
+            (Some(RecordLocation::Record(Source::Group(ltn), entry)), Rows::Memory) if ltn == self.ltn => {
+                entry
+            }
+            (Some(RecordLocation::Block(Source::Group(ltn), _)), Rows::File { .. }) if ltn == self.ltn => {
                 match find(&mut self.rows, log, lsn) {
                     Ok(Some(row)) => row,
                     _ => return,
@@ -337,7 +339,7 @@ fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
                 .get(entry.log)
                 .and_then(|log| log.live().index().get(entry.log, entry.lsn));
             match found {
-                Some(Found::Record(Source::Group(of), row)) if of == ltn => (Some(row), None),
+                Some(RecordLocation::Record(Source::Group(of), row)) if of == ltn => (Some(row), None),
                 _ => (None, None),
             }
         }
@@ -379,7 +381,7 @@ fn find(rows: &mut Rows, log: LogId, lsn: Lsn) -> Result<Option<Entry>> {
 
 /// Returns the path to report for damage of a group's index: its index file, or the group's own
 /// file.
-fn index_path(store: &Foundation, ltn: u64) -> std::path::PathBuf {
+fn index_path(store: &StoreHandles, ltn: u64) -> std::path::PathBuf {
     let state = store.manifest.state();
     let of_group = || state.store.log_groups.get(&ltn).map(|group| store::names::log(group.file));
     let name = state.rows_of(Source::Group(ltn)).map(|meta| meta.name()).or_else(of_group);
@@ -387,7 +389,7 @@ fn index_path(store: &Foundation, ltn: u64) -> std::path::PathBuf {
 }
 
 /// Reads the bytes of a record from the file of its group, bypassing memory.
-fn bytes_on_device(store: &Foundation, ltn: u64, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
+fn bytes_on_device(store: &StoreHandles, ltn: u64, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
     if row.len == 0 {
         return Ok(());
     }

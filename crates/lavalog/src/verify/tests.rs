@@ -11,7 +11,7 @@ use crate::disk::output::Output;
 use crate::entry::{Entry, Source};
 use crate::index_file::{IndexFileWriter, IndexHead};
 use crate::log_store::LogStore;
-use crate::manifest::{FileMeta, Role};
+use crate::manifest::{FileMeta, FileRole};
 use crate::options::Options;
 use base::codec::put_varint;
 use datadriven::TestCase;
@@ -35,14 +35,14 @@ fn made() -> (SimEnv, LogStore) {
             trimmed.trim(450).unwrap();
         }
         if lsn % 50 == 0 {
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
     }
     assert!(verify(store.core(), None).unwrap().is_sound());
     (sim, store)
 }
 
-fn file(core: &Core, is_it: impl Fn(Role) -> bool) -> FileMeta {
+fn file(core: &Core, is_it: impl Fn(FileRole) -> bool) -> FileMeta {
     core.store.manifest.state().files.values().find(|meta| is_it(meta.role)).copied().unwrap()
 }
 
@@ -55,7 +55,7 @@ fn instead(core: &Core, meta: &FileMeta) -> (Box<dyn AppendFile>, PathBuf) {
 
 /// Rewrites the index file of a group with other rows and another head.
 fn forge_index(core: &Core, change: impl Fn(&mut Entry), of: impl Fn(&mut IndexHead)) {
-    let meta = file(core, |role| matches!(role, Role::Index { .. }));
+    let meta = file(core, |role| matches!(role, FileRole::Index { .. }));
     let (old, directory) = crate::files::RowFile::open(core.context(), &meta).unwrap();
     let crate::files::RowFile::Index(index) = &old else { unreachable!() };
     let mut head = *index.head();
@@ -78,7 +78,7 @@ fn forge_index(core: &Core, change: impl Fn(&mut Entry), of: impl Fn(&mut IndexH
 /// Rewrites a cold file with bytes that are no record, after the third record or at the end. They
 /// replace the last record and have its length, since the manifest records the length of the file.
 fn forge_cold(core: &Core, at_end: bool) {
-    let meta = file(core, |role| matches!(role, Role::Cold { .. }));
+    let meta = file(core, |role| matches!(role, FileRole::Cold { .. }));
     let (old, directory) = crate::files::RowFile::open(core.context(), &meta).unwrap();
     let crate::files::RowFile::Cold(cold) = &old else { unreachable!() };
     let ColdHead { number, generation } = *cold.head();
@@ -121,7 +121,7 @@ fn forge_cold(core: &Core, at_end: bool) {
 
 /// Writes a checkpoint that claims future operations.
 fn forge_checkpoint(core: &Core) {
-    let meta = file(core, |role| role == Role::Checkpoint);
+    let meta = file(core, |role| role == FileRole::Checkpoint);
     let (file, path) = instead(core, &meta);
     let floor = core.store.manifest.state().floor + 1;
     let head = CheckpointHead { number: meta.number, replay_from: floor, next_seq: floor, next_log: 9 };
@@ -157,11 +157,12 @@ fn run(core: &Arc<Core>, case: &mut TestCase) -> Result<String, Box<dyn Error>> 
         "strange-bytes-in-cold-file" => forge_cold(core, case.take_flag("at-end")?),
         "checkpoint-to-come" => forge_checkpoint(core),
         "forget-cold-file-in-ledger" => {
-            let source = file(core, |role| matches!(role, Role::Cold { .. })).source().unwrap();
+            let source = file(core, |role| matches!(role, FileRole::Cold { .. })).source().unwrap();
             core.catalog.edit().forget(&[source]);
         }
         "live-in-indexed-group" => {
-            let Role::Index { ltn } = file(core, |role| matches!(role, Role::Index { .. })).role else {
+            let FileRole::Index { ltn } = file(core, |role| matches!(role, FileRole::Index { .. })).role
+            else {
                 unreachable!()
             };
             let live = core.catalog.view().ledger().usage(Source::Group(ltn)).live;

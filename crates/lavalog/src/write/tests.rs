@@ -28,7 +28,7 @@ fn filled(store: &LogStore, groups: u64, each: u64) {
             logs.iter().for_each(|log| log.append(lsn, &[lsn as u8; 50], Durability::Buffered).unwrap());
         }
         store.seal().unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
     }
 }
 
@@ -78,7 +78,7 @@ fn run(seed: u64) -> u64 {
         let body = Box::new(move || reader(&of, &trimmed, end));
         threads.push(spawner.spawn("reads", Priority::Foreground, body).unwrap());
         assert!(threads.into_iter().all(|thread| thread.join()));
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         check_ledger(store.core());
         let again = store.open_log("log 1").unwrap();
         assert_eq!(again.scan(0).map(|record| record.unwrap().0).collect::<Vec<_>>(), [7]);

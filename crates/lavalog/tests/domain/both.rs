@@ -3,7 +3,7 @@
 use crate::life::{DIR, kv_options, log_options, open};
 use io::sim::{CrashKind, SimEnv};
 use lavakv::Db;
-use lavalog::{Beside, Durability, LogStore};
+use lavalog::{Durability, LogStore, SecondaryLogs};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ fn both_engines_recover_after_close_and_crash() {
             log.append(n, &[n as u8; 3000], Durability::Durable).unwrap();
         }
         logs.seal().unwrap();
-        logs.settle().unwrap();
+        logs.wait_idle().unwrap();
         assert!(logs.statistics().sealed_groups > 0, "its jobs run on LavaKV's threads");
         db.sync().unwrap();
         log.append(201, b"in the active group", Durability::Durable).unwrap();
@@ -91,7 +91,7 @@ fn opening_one_engine_alone_preserves_the_other() {
         log.append(n, &[n as u8; 2000], Durability::Durable).unwrap();
     }
     logs.seal().unwrap();
-    logs.settle().unwrap();
+    logs.wait_idle().unwrap();
     db.sync().unwrap();
     log.append(101, b"last", Durability::Durable).unwrap();
     let sim = sim.crash(CrashKind::PowerLoss, 3);
@@ -121,7 +121,7 @@ fn opening_one_engine_alone_preserves_the_other() {
 
 #[test]
 fn a_secondary_engine_needs_a_primary_to_open() {
-    let error = Beside::new(&log_options()).unwrap().store().unwrap_err();
+    let error = SecondaryLogs::new(&log_options()).unwrap().store().unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::InvalidArgument);
     assert!(error.message().contains("the log engine has no store yet"), "{error}");
 }
@@ -152,7 +152,7 @@ fn a_repair_that_would_drop_the_logs_is_refused_by_name() {
         logs.seal().unwrap();
         db.put(b"key", b"value").unwrap();
         db.flush().unwrap();
-        logs.settle().unwrap();
+        logs.wait_idle().unwrap();
         drop(log);
         logs.close().unwrap();
         db.close().unwrap();

@@ -3,7 +3,7 @@
 use crate::life::{DIR, kv_options, log_options, open, write_both};
 use base::ErrorKind;
 use io::sim::{CrashKind, OpKind, SimEnv};
-use lavakv::beside::write_carried;
+use lavakv::multi_engine::write_embedded_in_secondary;
 use lavakv::{Db, Durability, WriteBatch, WriteOptions};
 use lavalog::{LogBatch, LogStore};
 use std::path::Path;
@@ -56,7 +56,7 @@ fn keys_embedded_in_records_need_the_log_engine_until_close() {
     let logs = LogStore::open(&sim.env(), Path::new(DIR), &log_options()).unwrap();
     assert_eq!(logs.open_log("raft").unwrap().read(1).unwrap().unwrap(), b"record");
     logs.seal().unwrap();
-    logs.settle().unwrap();
+    logs.wait_idle().unwrap();
     assert_eq!(logs.statistics().sealed_groups, 0, "the group is replayed still");
     logs.close().unwrap();
     let (db, logs) = open(&sim.env()).unwrap();
@@ -100,7 +100,7 @@ fn a_group_is_retained_after_its_embedded_batches_are_flushed() {
     logs.seal().unwrap();
     // The key-value engine is asked to flush its few changes.
     for _ in 0..3 {
-        logs.settle().unwrap();
+        logs.wait_idle().unwrap();
         while db.run_background_step() {}
     }
     assert_eq!(logs.statistics().sealed_groups, 1);
@@ -146,7 +146,9 @@ fn invalid_embedded_batches_are_refused() {
     assert_eq!(log.last_lsn().unwrap(), None);
     // Embedded changes alone, in the record lane.
     let options = WriteOptions { durability: Some(Durability::Durable), ..WriteOptions::default() };
-    logs.write_carrying(&LogBatch::new(), &mut |sink| write_carried(&db, &put(b"k", b"v"), &options, sink))
-        .unwrap();
+    logs.write_with_primary(&LogBatch::new(), &mut |sink| {
+        write_embedded_in_secondary(&db, &put(b"k", b"v"), &options, sink)
+    })
+    .unwrap();
     assert!(db.get(b"k").unwrap().is_some());
 }

@@ -163,7 +163,7 @@ fn a_copy_of_both_works_with_both_and_each_alone() {
         if n % 90 == 0 {
             logs.seal().unwrap();
             db.flush().unwrap();
-            logs.settle().unwrap();
+            logs.wait_idle().unwrap();
         }
     }
     assert!(logs.statistics().sealed_groups > 0);
@@ -203,7 +203,7 @@ fn a_copy_without_links_needs_no_file_of_the_source() {
             if n % 70 == 0 {
                 logs.seal().unwrap();
                 db.flush().unwrap();
-                logs.settle().unwrap();
+                logs.wait_idle().unwrap();
             }
         }
         let plan = FaultPlan::nth(seed, FaultEffect::Unsupported).kinds(&[OpKind::Link]);

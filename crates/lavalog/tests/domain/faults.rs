@@ -139,7 +139,7 @@ fn a_lowered_limit_is_reached_and_then_kept() {
             let (db, logs) = open_with(&sim.env(), DIR, limited(lower)).unwrap();
             assert_eq!(find(&db, &logs), life.now);
             logs.log("log").unwrap().trim(life.now.log.last).unwrap();
-            logs.settle().unwrap();
+            logs.wait_idle().unwrap();
             db.flush().unwrap();
             while db.run_background_step() {}
             let (most, used) = (sim.peak(), logs.space().unwrap().total_bytes);

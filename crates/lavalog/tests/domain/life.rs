@@ -10,9 +10,9 @@
 use base::ErrorKind;
 use io::sim::{CrashKind, SimEnv};
 use io::{Env, Rng};
-use lavakv::beside::{open_with_records, write_carried};
+use lavakv::multi_engine::{open_with_records, write_embedded_in_secondary};
 use lavakv::{ColumnFamily, Db, Durability, Options, WriteBatch, WriteOptions};
-use lavalog::{Beside, LogBatch, LogHandle, LogStore, Loggers};
+use lavalog::{LogBatch, LogHandle, LogStore, Loggers, SecondaryLogs};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -58,9 +58,9 @@ pub fn open_at(env: &Env, dir: &str) -> base::Result<(Db, LogStore)> {
 }
 
 pub fn open_with(env: &Env, dir: &str, options: Options) -> base::Result<(Db, LogStore)> {
-    let mut guest = Beside::new(&log_options())?;
-    let db = open_with_records(env.clone(), Path::new(dir), options, &mut guest)?;
-    Ok((db, guest.store()?))
+    let mut secondary = SecondaryLogs::new(&log_options())?;
+    let db = open_with_records(env.clone(), Path::new(dir), options, &mut secondary)?;
+    Ok((db, secondary.store()?))
 }
 
 /// Returns the file system of a machine.
@@ -307,7 +307,7 @@ impl Life {
                 flushed
             }
             1 => done_or_refused(logs.seal())?,
-            2 => done_or_refused(logs.settle())?,
+            2 => done_or_refused(logs.wait_idle())?,
             3 => {
                 let synced = done_or_refused(db.sync())?;
                 if synced {
@@ -518,7 +518,8 @@ pub fn write_both(
     let mut batch = LogBatch::new();
     batch.append(log, lsn, bytes);
     let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-    log.store().write_carrying(&batch, &mut |sink| write_carried(db, changes, &options, sink))
+    log.store()
+        .write_with_primary(&batch, &mut |sink| write_embedded_in_secondary(db, changes, &options, sink))
 }
 
 /// Returns the changes of key-value write `n`.

@@ -4,9 +4,9 @@
 use crate::life::{DIR, kv_options, log_options};
 use io::Env;
 use io::sim::{CrashKind, SimEnv};
-use lavakv::beside::open_with_records;
+use lavakv::multi_engine::open_with_records;
 use lavakv::{Db, FamilyOptions, Options};
-use lavalog::{Beside, Durability, LogStore, RepairBeside};
+use lavalog::{Durability, LogStore, SecondaryLogRepair, SecondaryLogs};
 use repair::RepairOptions;
 use std::path::Path;
 
@@ -27,9 +27,9 @@ fn logs() -> lavalog::Options {
 }
 
 fn open(env: &Env, dir: &str) -> (Db, LogStore) {
-    let mut guest = Beside::new(&logs()).unwrap();
-    let db = open_with_records(env.clone(), Path::new(dir), keys(), &mut guest).unwrap();
-    (db, guest.store().unwrap())
+    let mut secondary = SecondaryLogs::new(&logs()).unwrap();
+    let db = open_with_records(env.clone(), Path::new(dir), keys(), &mut secondary).unwrap();
+    (db, secondary.store().unwrap())
 }
 
 fn made(sim: &SimEnv) {
@@ -41,11 +41,11 @@ fn made(sim: &SimEnv) {
             (0..40).flat_map(|i| (n * 31 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
         db.put(format!("key {n:06}").as_bytes(), &value).unwrap();
         if n % 100 == 0 {
-            logs.settle().unwrap();
+            logs.wait_idle().unwrap();
         }
     }
     db.flush().unwrap();
-    logs.settle().unwrap();
+    logs.wait_idle().unwrap();
     let all = sim.env().fs.list(Path::new(DIR)).unwrap();
     let count = |end: &str| all.iter().filter(|entry| entry.name.ends_with(end)).count();
     let counts = [".log", ".e1-1", ".ksst"].map(count);
@@ -89,12 +89,12 @@ fn a_store_larger_than_the_descriptor_limit_is_repaired() {
             }
         }
         sim.set_open_max(Some(OPEN_MAX));
-        let mut guest = RepairBeside::new(&logs()).unwrap();
+        let mut secondary = SecondaryLogRepair::new(&logs()).unwrap();
         let options = RepairOptions { options: keys(), dry_run: false, ..Default::default() };
         let (from, into) = ((&env, Path::new(DIR)), (&env, Path::new("/new")));
-        let report = repair::repair_with_records(from, into, &options, &mut guest).unwrap();
+        let report = repair::repair_with_records(from, into, &options, &mut secondary).unwrap();
         assert!(report.lost.is_empty(), "{lost:?}: {report:?}");
-        let report = guest.report().unwrap();
+        let report = secondary.report().unwrap();
         assert_eq!(report.logs.iter().map(|log| log.records).sum::<u64>(), ROUNDS, "{lost:?}: {report:?}");
         assert_eq!(sim.open_now(), 0);
         check(open(&env, "/new"));

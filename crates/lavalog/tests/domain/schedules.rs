@@ -1,12 +1,12 @@
 //! Both engines under schedules: writers of keys, of batches of both engines, and of records, with
 //! background work and power failures at any point.
 //!
-//! The test checks the rule of the two lanes (`lavakv::write::carry`): *a batch with key-value
-//! changes is appended to a lane only when everything logged before it in the other lane is
-//! durable.* Before each write, a writer notes how many writes of each writer have returned. All of
-//! these were logged earlier, in one lane or the other. So if a write survives a crash, all writes
-//! noted before it must survive as well. A batch of both engines has both halves or neither, and
-//! acknowledged writes are there.
+//! The test checks the rule of the two lanes (`lavakv::write::embedded_batch`): *a batch with
+//! key-value changes is appended to a lane only when everything logged before it in the other lane
+//! is durable.* Before each write, a writer notes how many writes of each writer have returned. All
+//! of these were logged earlier, in one lane or the other. So if a write survives a crash, all
+//! writes noted before it must survive as well. A batch of both engines has both halves or neither,
+//! and acknowledged writes are there.
 
 use crate::life::{open, write_both};
 use base::sync::atomic::{AtomicU64, Ordering};

@@ -65,7 +65,7 @@ impl Past {
         sim.inject(plan);
         let opened = (self.env)(&sim).and_then(|env| open(&env));
         let ran = match &opened {
-            Ok((db, logs)) => life.go_on(db, logs, 80).and_then(|()| logs.settle()),
+            Ok((db, logs)) => life.go_on(db, logs, 80).and_then(|()| logs.wait_idle()),
             Err(_) => Ok(()),
         };
         let struck = sim.faults_fired() > 0;
@@ -221,7 +221,7 @@ fn still_serves(life: &mut Life, db: &Db, logs: &LogStore, ran: &Result<()>, pas
     } else if passes || ran.is_ok() {
         life.resolve(found);
         life.sim.advance_ns(PATIENCE_NS);
-        let went_on = life.go_on(db, logs, 20).and_then(|()| logs.settle()).and_then(|()| db.flush());
+        let went_on = life.go_on(db, logs, 20).and_then(|()| logs.wait_idle()).and_then(|()| db.flush());
         went_on.unwrap_or_else(|e| panic!("after {ran:?} it does not go on: {e:#}"));
         assert_eq!(find(db, logs), life.now);
     }

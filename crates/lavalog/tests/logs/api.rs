@@ -148,7 +148,7 @@ fn a_scan_ends_at_the_last_lsn_of_its_range() {
         }
         if in_files {
             store.seal().unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
             assert!(store.statistics().sealed_groups > 0);
         }
         for (first, last) in
@@ -196,7 +196,7 @@ fn groups_are_retained_and_trims_free_space() {
         kept.append(lsn, &[7; 30], Durability::Buffered).unwrap();
         if lsn % 100 == 0 {
             logs.iter().for_each(|log| log.trim(lsn - 50).unwrap());
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
             most = most.max(sim.env().fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.len).sum::<u64>());
         }
     }
@@ -224,7 +224,7 @@ fn random_operations_agree_with_a_model() {
         for n in 0..1200 {
             driver.one(&store, Durability::Buffered).unwrap();
             if n % 97 == 0 {
-                store.settle().unwrap();
+                store.wait_idle().unwrap();
                 assert_eq!(contents(&store), seen(&driver.model), "seed {seed}, after {n}");
             }
             if n % 401 == 400 {
@@ -269,7 +269,7 @@ fn handles_of_a_closed_store_are_refused() {
         scan.wait_next(std::time::Duration::MAX).map(drop),
         log.store().checkpoint(Path::new("/copy")),
         log.store().verify_unless(None).map(drop),
-        log.store().settle(),
+        log.store().wait_idle(),
         log.store().create_log("other").map(drop),
     ];
     for told in told {
@@ -293,7 +293,7 @@ fn an_open_reads_each_file_once() {
             let next = log.last_lsn().unwrap().map_or(1, |last| last + 1);
             log.append(next, b"record", Durability::Buffered).unwrap();
             store.seal().unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
         drop(log);
         store.close().unwrap();

@@ -19,7 +19,7 @@ fn filled(sim: &SimEnv) -> LogStore {
             log.append(lsn, &[lsn as u8; 700], Durability::Buffered).unwrap();
         }
     }
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     store
 }
 

@@ -40,10 +40,10 @@ fn a_checkpoint_is_consistent_and_independent() {
                 copies.push((dir, seen(&driver.model)));
             }
             if n % 50 == 49 && driver.rng.one_in(2) {
-                store.settle().unwrap();
+                store.wait_idle().unwrap();
             }
         }
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         assert!(is_sound(&store));
         let ids: Vec<[u8; 16]> = copies
             .iter()
@@ -56,7 +56,7 @@ fn a_checkpoint_is_consistent_and_independent() {
                 for _ in 0..150 {
                     driver.one(&copy, Durability::Durable).unwrap();
                 }
-                copy.settle().unwrap();
+                copy.wait_idle().unwrap();
                 assert_eq!(contents(&copy), seen(&driver.model));
                 // A copy of a copy has groups of two stores.
                 let again = dir.with_extension("again");
@@ -93,7 +93,7 @@ fn files_are_copied_if_they_cannot_be_linked() {
         for n in 0..200 {
             driver.one(&store, Durability::Buffered).unwrap();
             if n % 40 == 39 {
-                store.settle().unwrap();
+                store.wait_idle().unwrap();
             }
         }
         let plan = FaultPlan::nth(seed % 5, FaultEffect::Unsupported).kinds(&[OpKind::Link]);
@@ -104,7 +104,7 @@ fn files_are_copied_if_they_cannot_be_linked() {
         copied += sim.faults_fired() - before;
         let model = seen(&driver.model);
         driver.one(&store, Durability::Buffered).unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         store.close().unwrap();
         assert!(is_sound(&open(&sim, Path::new(DIR))));
         // Linked or copied, nothing of it depends on the original store.
@@ -118,7 +118,7 @@ fn files_are_copied_if_they_cannot_be_linked() {
         for _ in 0..100 {
             driver.one(&copy, Durability::Durable).unwrap();
         }
-        copy.settle().unwrap();
+        copy.wait_idle().unwrap();
         copy.checkpoint(Path::new("/copy-of-the-copy")).unwrap();
         assert_eq!(contents(&copy), seen(&driver.model));
     }
@@ -147,7 +147,7 @@ fn an_interrupted_checkpoint_is_complete_or_refused() {
         for n in 0..150 {
             driver.one(&store, Durability::Buffered).unwrap();
             if n % 40 == 39 {
-                store.settle().unwrap();
+                store.wait_idle().unwrap();
             }
         }
         let before = sim.op_count();

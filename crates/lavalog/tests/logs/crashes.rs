@@ -19,7 +19,7 @@ fn acknowledged_operations_survive_every_crash() {
             for n in 0..100 + driver.rng.below(200) {
                 driver.one(&store, durability).unwrap();
                 if n % 50 == 49 && driver.rng.one_in(2) {
-                    store.settle().unwrap();
+                    store.wait_idle().unwrap();
                 }
             }
             if power {

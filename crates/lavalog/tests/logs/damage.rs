@@ -19,7 +19,7 @@ pub fn made(seed: u64) -> SimEnv {
             trimmed.trim(600).unwrap();
         }
         if lsn % 50 == 0 {
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
     }
     let found = store.statistics();
@@ -115,7 +115,7 @@ fn an_empty_record_survives_damage_of_its_cold_file() {
         trimmed.append(lsn, &[1; 900], Durability::Buffered).unwrap();
         if lsn % 50 == 0 {
             trimmed.trim(lsn).unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
     }
     drop((kept, trimmed));
@@ -187,7 +187,7 @@ fn damaged_index_blocks_are_rebuilt_while_the_store_runs() {
         let remade = store.statistics().remade_files;
         assert!(remade > 0 && remade <= indexes.len() as u64, "{remade} of {indexes:?}");
         let verified = store.verify();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         let left = files(&sim, ".e1-1").iter().filter(|path| indexes.contains(path)).count();
         assert!(left as u64 + remade <= indexes.len() as u64, "{left} are left");
         assert_eq!(verified.damages.is_empty(), left == 0, "{verified:?}");
@@ -224,10 +224,10 @@ fn an_index_file_lost_while_open_is_rebuilt() {
         assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (551, 0)));
         let remade = store.statistics().remade_files;
         assert!(remade > 0 && remade <= indexes.len() as u64, "{remade} of {indexes:?}");
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         store.close().unwrap();
         let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         // Index files without live records were left for this step.
         assert!(store.statistics().remade_files + remade <= indexes.len() as u64);
         assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (551, 0)));
@@ -243,7 +243,7 @@ fn a_lost_index_file_stops_no_collection() {
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     files(&sim, ".e1-1").iter().for_each(|path| sim.env().fs.remove(path).unwrap());
     store.open_log("trimmed").unwrap().trim(1150).unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     assert!(store.statistics().remade_files > 0);
     store.open_log("trimmed").unwrap().append(1201, b"new", Durability::Durable).unwrap();
     assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (51, 0)));
@@ -276,7 +276,7 @@ fn rebuilt_index_rows_refer_to_the_latest_record() {
     log.truncate_after(5, Durability::Buffered).unwrap();
     (6..=8).for_each(|lsn| log.append(lsn, b"later", Durability::Buffered).unwrap());
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     drop(log);
     store.close().unwrap();
     sim.flip_bit(&files(&sim, ".e1-1")[0], 9, 1).unwrap();
@@ -329,7 +329,7 @@ fn a_rebuilt_index_file_is_persisted() {
     indexes.iter().for_each(|path| sim.env().fs.remove(path).unwrap());
     let (lost, store) = opening(&sim);
     assert!(lost >= whole + indexes.len() as u64, "{lost} reads of groups, with the files {whole}");
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     assert_eq!(store.statistics().remade_files, indexes.len() as u64);
     assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (601, 0)));
     store.close().unwrap();
@@ -361,11 +361,11 @@ fn truncated_records_do_not_reappear_after_an_index_rebuild() {
         if overwritten {
             (6..=8).for_each(|lsn| log.append(lsn, b"second", Durability::Buffered).unwrap());
         }
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         let index = files(&sim, ".e1-1");
         assert_eq!(index.len(), 1);
         store.seal().unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         assert_eq!(files(&sim, ".e1-1").len(), 2);
         drop((log, kept));
         store.close().unwrap();
@@ -384,7 +384,7 @@ fn truncated_records_do_not_reappear_after_an_index_rebuild() {
                 .append(1, b"x", Durability::Durable)
                 .unwrap();
             store.seal().unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
             drop(log);
             store.close().unwrap();
         }
@@ -439,7 +439,7 @@ fn an_index_checkpoint_is_read_from_either_copy() {
             // The next checkpoint has both copies again.
             store.open_log("kept").unwrap().append(1201, b"goes on", Durability::Durable).unwrap();
             store.seal().unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
             let renewed = files(&sim, ".e1-2");
             assert_eq!(renewed.len(), 2, "{renewed:?}");
             assert!(copies.iter().all(|copy| !renewed.contains(copy)), "{renewed:?}");

@@ -101,7 +101,7 @@ fn a_background_failure_refuses_writes_but_not_reads() {
     log.append(1, b"one", Durability::Durable).unwrap();
     store.seal().unwrap();
     sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Sync]).path(".e1-1"));
-    let stopped = store.settle().unwrap_err();
+    let stopped = store.wait_idle().unwrap_err();
     assert_eq!(stopped.kind(), ErrorKind::Poisoned, "{stopped}");
     sim.clear_faults();
     let calls = [
@@ -160,7 +160,7 @@ fn fills_up(seed: u64, room: u64, by_trims: bool) {
         store.step();
     }
     sim.advance_ns(1_000_000_000);
-    store.settle().unwrap_or_else(|e| panic!("{told}: {e:#}"));
+    store.wait_idle().unwrap_or_else(|e| panic!("{told}: {e:#}"));
     let name = driver.model.keys().next().unwrap().clone();
     let log = store.open_log(&name).unwrap();
     for _ in 0..20 {
@@ -209,7 +209,7 @@ fn appends_are_refused_until_the_trim_reserve_is_restored() {
     assert_eq!(why.map(|e| e.kind()), Some(ErrorKind::NoSpace));
     store.write(&LogBatch::new(), Durability::Durable).expect("an empty batch takes no room");
     sim.set_capacity(None);
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     append().unwrap();
 }
 
@@ -269,12 +269,12 @@ fn settle_reports_background_work_without_space() {
     log.append(1, b"one", Durability::Durable).unwrap();
     store.seal().unwrap();
     sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).path(".e1-1").sticky());
-    let e = store.settle().unwrap_err();
+    let e = store.wait_idle().unwrap_err();
     assert_eq!((e.kind(), e.file()), (ErrorKind::NoSpace, Some(Path::new(DIR))));
     assert!(e.message().starts_with("no space for background work of the log engine"), "{e}");
     assert_eq!(log.read(1).unwrap().as_deref(), Some(&b"one"[..]));
     sim.clear_faults();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     assert_eq!(store.statistics().sealed_groups, 1);
 }
 

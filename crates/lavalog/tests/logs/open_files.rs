@@ -29,7 +29,7 @@ fn made(sim: &SimEnv) -> Vec<(u64, u8)> {
         whole.push((lsn, lsn as u8));
         if lsn % 50 == 0 {
             gone.trim(lsn).unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
     }
     let found = store.statistics();

@@ -73,7 +73,7 @@ fn writer(shared: &Shared, store: &LogStore, mut rng: Rng) -> (u64, u64) {
             }
         }
     }
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     let statistics = store.statistics();
     shared.is_done.store(true, Ordering::SeqCst);
     (statistics.sealed_groups, statistics.collected_files)

@@ -31,7 +31,7 @@ fn a_reader_shows_a_killed_store_without_changing_it() {
         for n in 0..100 + driver.rng.below(300) {
             driver.one(&store, Durability::Buffered).unwrap();
             if n % 60 == 59 {
-                store.settle().unwrap();
+                store.wait_idle().unwrap();
             }
         }
         let kind = if seed % 2 == 0 { CrashKind::PowerLoss } else { CrashKind::ProcessKill };
@@ -92,7 +92,7 @@ fn a_reader_sees_staged_records_and_refuses_changes() {
         reader.delete_log("log").unwrap_err(),
         reader.sync().unwrap_err(),
         reader.seal().unwrap_err(),
-        reader.settle().unwrap_err(),
+        reader.wait_idle().unwrap_err(),
         reader.checkpoint(Path::new("/copy")).unwrap_err(),
     ];
     for e in refused {
@@ -118,12 +118,12 @@ fn a_collected_record_is_busy_and_not_damaged() {
         trimmed.append(lsn, &[1; 900], Durability::Buffered).unwrap();
     }
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     let reader = LogStore::open_read_only(&sim.env(), Path::new(DIR), &options).unwrap();
     trimmed.trim(600).unwrap();
     for lsn in 601..=1200_u64 {
         kept.append(lsn, &[lsn as u8; 200], Durability::Buffered).unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
     }
     assert!(store.statistics().copied_bytes > 0);
     let seen = reader.open_log("kept").unwrap();

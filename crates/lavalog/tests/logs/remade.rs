@@ -35,11 +35,11 @@ fn damaged(seed: u64) -> SimEnv {
             log.append(lsn, &bytes(n, lsn), Durability::Buffered).unwrap();
         }
         if lsn % 100 == 0 {
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
     }
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     drop(logs);
     store.close().unwrap();
     let sim = sim.crash(CrashKind::ProcessKill, seed);
@@ -108,7 +108,7 @@ fn reads_succeed_while_index_rows_are_rebuilt() {
                 log.append(RECORDS + below, &bytes(0, RECORDS + below), Durability::Durable).unwrap();
             }
             assert!(threads.into_iter().all(|thread| thread.join()));
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
             let remade = store.statistics().remade_files;
             drop(log);
             store.close().unwrap();

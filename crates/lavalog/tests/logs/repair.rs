@@ -59,7 +59,7 @@ fn made(seed: u64, closed: bool) -> (SimEnv, Content) {
             cut.truncate_after(next_cut - 1, Durability::Buffered).unwrap();
         }
         if lsn % 50 == 0 {
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
     }
     store.create_log("late").unwrap().append(5, b"five", Durability::Durable).unwrap();
@@ -367,7 +367,7 @@ fn a_gap_over_an_unindexed_group_reports_its_records() {
     let append = |lsn: u64| log.append(lsn, &[lsn as u8; 4000], Durability::Durable).unwrap();
     (101..=110).for_each(append);
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     (111..=120).for_each(append);
     drop(log);
     store.close().unwrap();
@@ -436,9 +436,9 @@ fn lost_records_after_a_truncation_are_reported() {
     append(&cut, 11..=15, 10);
     append(&junk, 1..=20, 8000);
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     junk.trim(21).unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     assert!(store.statistics().copied_bytes > 0);
     drop((kept, cut, junk));
     store.close().unwrap();
@@ -477,7 +477,7 @@ fn a_store_that_crashed_without_damage_reports_no_loss() {
                 }
                 2 => log.set_metadata(b"metadata", durability).unwrap(),
                 3 => store.seal().unwrap(),
-                4 => store.settle().unwrap(),
+                4 => store.wait_idle().unwrap(),
                 _ => {
                     *last += 1 + rng.below(2);
                     let len = if rng.one_in(4) { 9_000 } else { rng.range(1, 600) };

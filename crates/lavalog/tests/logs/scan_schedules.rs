@@ -45,7 +45,7 @@ fn filled(seed: u64) -> SimEnv {
         }
     }
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     drop(logs);
     store.close().unwrap();
     let sim = sim.crash(CrashKind::ProcessKill, seed);

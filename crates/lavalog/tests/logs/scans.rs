@@ -43,7 +43,7 @@ fn adjacent_records_are_scanned_with_few_device_reads() {
     let log = store.create_log("log").unwrap();
     append(&log, 1..3001);
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     let alone = scan(&sim, &log, 1..3001, 0);
     let ahead = scan(&sim, &log, 1..3001, 512 << 10);
     assert!(alone > 3000 && ahead < 60, "{alone} reads one by one, {ahead} ahead");
@@ -60,7 +60,7 @@ fn cold_records_are_scanned_with_few_device_reads() {
     }
     other.trim(4000).unwrap();
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     assert!(store.space().unwrap().stored.cold_files > 0);
     let ahead = scan(&sim, &log, 1..1001, 512 << 10);
     assert!(ahead < 40, "{ahead} reads");

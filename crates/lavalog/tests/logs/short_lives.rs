@@ -31,7 +31,7 @@ fn replay_after_many_short_runs_is_bounded() {
         let store = LogStore::open(&sim.env(), dir, &options).unwrap();
         let log = store.open_log("log").unwrap();
         assert!((1..=150).all(|n| log.read(n).unwrap().unwrap() == n.to_le_bytes()));
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         assert!(store.verify().damages.is_empty());
     }
 }

@@ -43,7 +43,7 @@ fn append_and_trim(sim: &SimEnv, logs: u64, kept_logs: u64, rounds: u64, lag: u6
         }
         kept(sim);
     }
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     for (n, log) in logs.iter().enumerate() {
         let first = if (n as u64) < kept_logs { 1 } else { rounds - lag };
         assert_eq!(log.scan(0).map(|record| record.unwrap().0).collect::<Vec<_>>().first(), Some(&first));
@@ -91,7 +91,7 @@ fn appends_at_the_limit_resume_after_trims() {
             logs.iter().for_each(|log| log.trim(lsn).unwrap());
         }
         kept(&sim);
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         kept(&sim);
     }
 }
@@ -105,7 +105,7 @@ fn deleting_a_log_frees_space() {
         let refused = (1..).find_map(|lsn| append(&log, lsn).err()).unwrap();
         assert_eq!(refused.kind(), ErrorKind::NoSpace, "round {round}");
         store.delete_log("log").unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         kept(&sim);
     }
 }
@@ -129,7 +129,7 @@ fn a_full_store_reopens_below_its_limit() {
         let log = store.open_log("log").unwrap();
         let last = log.last_lsn().unwrap().unwrap();
         log.trim(last).unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         for lsn in last + 1..last + 500 {
             append(&log, lsn).unwrap();
         }
@@ -175,7 +175,7 @@ fn a_store_at_its_limit_reopens_repeatedly_below_it() {
         let log = store.open_log("log").unwrap();
         let last = log.last_lsn().unwrap().unwrap();
         log.trim(last).unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         append(&log, last + 1).unwrap();
     }
 }
@@ -210,7 +210,7 @@ fn a_store_near_its_limit_reopens_below_it_without_open_pages() {
         let log = store.open_log("log").unwrap();
         assert_eq!(log.last_lsn().unwrap(), Some(last));
         log.trim(last).unwrap();
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         append(&log, last + 1).unwrap();
     }
 }
@@ -257,7 +257,7 @@ fn a_store_at_its_limit_without_reserve_reopens_above_it() {
     let log = store.open_log("log").unwrap();
     let last = log.last_lsn().unwrap().unwrap();
     log.trim(last).unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     append(&log, last + 1).unwrap();
     assert!(store.space().unwrap().total_bytes <= limit);
 }
@@ -287,7 +287,7 @@ fn every_byte_is_attributed_in_the_space_report() {
         }
     }
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     let space = told(&sim, &store);
     let live: Vec<_> = space.logs.iter().map(|log| (&*log.name, log.records, log.live_bytes)).collect();
     assert_eq!(live[..2], [("log 0", 800, 800 * LEN as u64), ("log 1", 51, 51 * LEN as u64)]);

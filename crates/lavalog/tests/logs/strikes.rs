@@ -36,7 +36,7 @@ impl Lived {
         for n in 0..150 {
             driver.one(&store, Durability::Buffered).unwrap();
             if n % 40 == 39 {
-                store.settle().unwrap();
+                store.wait_idle().unwrap();
             }
         }
         store.close().unwrap();
@@ -66,7 +66,7 @@ impl Lived {
         sim.inject(plan);
         let opened = open(&sim);
         let ran = match &opened {
-            Ok(store) => goes_on(&mut driver, store, 120).and_then(|()| store.settle()),
+            Ok(store) => goes_on(&mut driver, store, 120).and_then(|()| store.wait_idle()),
             Err(_) => Ok(()),
         };
         let struck = sim.faults_fired() > 0;
@@ -85,7 +85,7 @@ impl Lived {
             let may = driver.may_leave(&found, u64::MAX, power || loses(&sim));
             may.unwrap_or_else(|why| panic!("{told}, {kind:?}: {why}"));
             store.log("afterwards").unwrap().append(1, b"goes on", Durability::Durable).unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
         }
         struck
     }
@@ -96,7 +96,7 @@ fn goes_on_again(driver: &mut Driver, store: &LogStore, ran: &Result<()>, told: 
     let stopped = matches!(ran, Err(e) if e.kind() == ErrorKind::Poisoned);
     assert!(!stopped, "{told}: what passes by itself stopped the store: {ran:?}");
     let again = driver.resolve(store, &contents(store)).and_then(|()| goes_on(driver, store, 20));
-    let again = again.and_then(|()| store.settle());
+    let again = again.and_then(|()| store.wait_idle());
     again.unwrap_or_else(|e| panic!("{told}: after {ran:?} it does not go on: {e:#}"));
     assert!(
         contents(store) == seen(&driver.model),

@@ -5,13 +5,13 @@ use crate::model::{Driver, contents, options, seen};
 use base::ErrorKind;
 use io::Env;
 use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavalog::{Beside, Durability, LogStore, Options, RepairOptions};
+use lavalog::{Durability, LogStore, Options, RepairOptions, SecondaryLogs};
 use std::path::{Path, PathBuf};
 
 const SPEED: &str = "/speed";
 
 fn on_two() -> Options {
-    Options { speed: Some(PathBuf::from(SPEED)), ..options() }
+    Options { fast_tier: Some(PathBuf::from(SPEED)), ..options() }
 }
 
 fn open(sim: &SimEnv) -> LogStore {
@@ -19,7 +19,7 @@ fn open(sim: &SimEnv) -> LogStore {
 }
 
 fn both(sim: &SimEnv) -> Env {
-    store::speed::joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(SPEED))
+    store::fast_tier::joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(SPEED))
 }
 
 fn groups(sim: &SimEnv, dir: &str) -> usize {
@@ -40,7 +40,7 @@ fn logs_move_to_the_fast_tier_and_back_without_loss() {
         let mut driver = Driver::new(seed);
         let mut step = |store: &LogStore, count| {
             (0..count).for_each(|_| driver.one(store, Durability::Durable).unwrap());
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
             assert!(is_sound(store));
             seen(&driver.model)
         };
@@ -64,7 +64,7 @@ fn logs_move_to_the_fast_tier_and_back_without_loss() {
         store.close().unwrap();
         let e = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
-        store::speed::give_back(&both(&sim), Path::new(DIR)).unwrap();
+        store::fast_tier::detach_fast_tier(&both(&sim), Path::new(DIR)).unwrap();
         assert_eq!(groups(&sim, SPEED), 0);
         let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
         assert_eq!(contents(&store), model);
@@ -80,7 +80,7 @@ fn records_on_a_missing_fast_tier_are_reported_lost() {
     let store = LogStore::open(&sim.env(), Path::new(DIR), &Options { recent_bytes: 0, ..on_two() }).unwrap();
     let log = store.create_log("a").unwrap();
     (1..=200u8).for_each(|n| log.append(n.into(), &[n; 5000], Durability::Durable).unwrap());
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     sim.inject(
         FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read, OpKind::OpenInPlace]).path(SPEED).sticky(),
     );
@@ -90,9 +90,13 @@ fn records_on_a_missing_fast_tier_are_reported_lost() {
     assert_eq!(log.read(1).unwrap().as_deref(), Some(&[1; 5000][..]));
     drop(log);
     store.close().unwrap();
-    let repair = |without_speed| {
-        let options =
-            RepairOptions { options: options(), without_speed, dry_run: true, ..RepairOptions::default() };
+    let repair = |without_fast_tier| {
+        let options = RepairOptions {
+            options: options(),
+            without_fast_tier,
+            dry_run: true,
+            ..RepairOptions::default()
+        };
         LogStore::repair(&sim.env(), Path::new(DIR), &sim.env(), Path::new("/new"), &options)
     };
     assert_eq!(repair(false).unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -102,7 +106,7 @@ fn records_on_a_missing_fast_tier_are_reported_lost() {
 
 #[test]
 fn a_log_engine_beside_keys_has_no_fast_tier_of_its_own() {
-    let e = Beside::new(&on_two()).unwrap_err();
+    let e = SecondaryLogs::new(&on_two()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     assert!(e.to_string().contains("no fast tier of their own"), "{e}");
 }

@@ -67,7 +67,7 @@ fn verify_finds_no_damage_in_a_running_store() {
                     assert!(report.ledger_checked || n % 50 != 0, "nothing went on meanwhile");
                 }
             }
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
             let (report, model) = (store.verify(), contents(&store));
             assert!(report.is_sound() && report.ledger_checked, "seed {seed}: {:?}", errors(&report));
             assert_eq!(model, seen(&driver.model));

@@ -49,14 +49,14 @@ fn groups_are_batched_while_the_index_checkpoint_is_large() {
     let store = open(&sim, &options());
     let logs = logs(&store, 20);
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     let (mut last, mut together, mut before) = (0, Vec::new(), checkpoints(&sim));
     // About 5 MB, 64 times the checkpoint with its copy, is more than eight groups of 256 KiB.
     let mut sealed = store.statistics().sealed_groups;
     while store.statistics().sealed_groups < 20 {
         last += 1;
         append(&logs, last);
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         let (after, now) = (checkpoints(&sim), store.statistics().sealed_groups);
         assert_eq!(after != before, now != sealed, "a checkpoint for each time that groups become storage");
         if now != sealed {
@@ -69,7 +69,7 @@ fn groups_are_batched_while_the_index_checkpoint_is_large() {
     last += 1;
     append(&logs, last);
     store.seal().unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     assert!(store.statistics().sealed_groups > sealed);
     append(&logs, last + 1);
     store.sync().unwrap();
@@ -98,7 +98,7 @@ fn groups_are_not_batched_if_space_is_short() {
     let refused = (601..).find_map(|lsn| logs[0].append(lsn, &[1; LEN], Durability::Buffered).err()).unwrap();
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     logs[0].trim(1 << 40).unwrap();
-    store.settle().unwrap();
+    store.wait_idle().unwrap();
     logs[1].append(601, &[1; LEN], Durability::Buffered).unwrap();
     assert!(sim.peak() <= 6 << 20, "{} bytes were occupied", sim.peak());
 }
@@ -118,7 +118,7 @@ fn the_io_budget_binds_collections() {
             // One log is kept, so that there are records to copy.
             logs[1..].iter().for_each(|log| log.trim(lsn).unwrap());
         }
-        store.settle().unwrap();
+        store.wait_idle().unwrap();
         let told = store.statistics().background_io;
         assert_eq!(told.budget_bytes_per_s, budget);
         assert!(told.index_bytes > 0 && told.collection_bytes > 100 * LEN as u64, "{told:?}");

@@ -5,7 +5,7 @@
 //! files.
 
 use lavastore_lavalog::ops::{Batch, Op, Ops};
-use store::guest::{Carried, CarriedRead};
+use store::secondary_engine::{DecodedEmbeddedBatch, EmbeddedPrimaryBatch};
 
 #[path = "../../../io/tests/golden_files/mod.rs"]
 mod golden_files;
@@ -41,13 +41,13 @@ fn batch_encoding_is_unchanged() {
 
 #[test]
 fn embedded_batch_encoding_is_unchanged() {
-    let carried = Carried { seqs: (299, 300), pieces: &[b"header|", b"changes"] };
-    let mut joint = Batch::carrying(&carried).unwrap();
+    let embedded = EmbeddedPrimaryBatch { seqs: (299, 300), pieces: &[b"header|", b"changes"] };
+    let mut joint = Batch::carrying(&embedded).unwrap();
     let own = &OPS[1..5];
     for op in own {
         joint.push(*op).unwrap();
     }
-    let carrier = Batch::carrying(&carried).unwrap();
+    let carrier = Batch::carrying(&embedded).unwrap();
     assert_eq!((joint.count(), carrier.count()), (5, 1), "what is carried is an operation, the first");
     golden_files::check(
         env!("CARGO_MANIFEST_DIR"),
@@ -60,8 +60,9 @@ fn embedded_batch_encoding_is_unchanged() {
         let read: Vec<_> = Ops::of(bytes).unwrap().map(|read| read.unwrap()).collect();
         assert!(read.iter().map(|read| read.op).eq(wanted.iter().copied()));
         assert!(read.iter().map(|read| read.index).eq(1..=wanted.len()), "operation 0 is what is carried");
-        let CarriedRead { last_seq, bytes: host, .. } = Carried::read(bytes).unwrap().unwrap();
+        let DecodedEmbeddedBatch { last_seq, bytes: host, .. } =
+            EmbeddedPrimaryBatch::read(bytes).unwrap().unwrap();
         assert_eq!((last_seq, host), (300, &b"header|changes"[..]));
     }
-    assert_eq!(Carried::read(GOLDEN).unwrap(), None);
+    assert_eq!(EmbeddedPrimaryBatch::read(GOLDEN).unwrap(), None);
 }

@@ -2,7 +2,7 @@
 
 use lavalog::Source;
 use lavalog::disk::directory::{Block, LogRows};
-use lavalog::index::Part;
+use lavalog::index::RecordsInFile;
 use lavalog::lsn_set::LsnSet;
 
 #[test]
@@ -10,7 +10,7 @@ fn invalid_blocks_are_refused() {
     let block = |offset, len| Block { first: 0, offset, len };
     let of = |blocks: &[Block]| {
         let rows = LogRows { log: 1, seqs: (1, 1), lsns: LsnSet::new(), blocks: blocks.to_vec() };
-        Part::of(Source::Group(1), &rows).map(drop)
+        RecordsInFile::of(Source::Group(1), &rows).map(drop)
     };
     of(&[block(5, 5)]).unwrap();
     for blocks in [&[][..], &[block(0, 1 << 16)], &[block(5, 5), block(1 << 48, 5)]] {

@@ -3,8 +3,8 @@
 use base::SeqNo;
 use io::Rng;
 use lavalog::Source;
-use lavalog::index::Found;
-use lavalog::logs::{GroupPlace, Log, Logs};
+use lavalog::index::RecordLocation;
+use lavalog::logs::{GroupPosition, Log, Logs};
 use lavalog::lsn_set::Size;
 use lavalog::ops::Op;
 
@@ -28,7 +28,7 @@ impl Applied {
     }
 
     fn at(&mut self, seq: SeqNo, op: Op<'_>) {
-        self.logs.apply(seq, &op, GroupPlace { ltn: self.ltn, at: 1000 * seq }).unwrap();
+        self.logs.apply(seq, &op, GroupPosition { ltn: self.ltn, at: 1000 * seq }).unwrap();
     }
 
     fn log(&self) -> &Log {
@@ -59,7 +59,7 @@ fn a_truncation_removes_earlier_records_in_any_replay_order() {
         let mut all = Applied::new();
         script(&mut all, &order);
         assert_eq!(all.lsns(), [1, 2, 3, 4, 5, 6], "{order:?}");
-        let Some(Found::Record(_, five)) = all.log().admit(5).unwrap() else { panic!("is there") };
+        let Some(RecordLocation::Record(_, five)) = all.log().admit(5).unwrap() else { panic!("is there") };
         assert_eq!((five.seq, five.len), (12, 5));
         let usage = all.logs.ledger().usage(Source::Group(1));
         assert_eq!(usage.live, Size { records: 6, bytes: 4 * 3 + 2 * 5 });

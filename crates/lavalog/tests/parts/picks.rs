@@ -3,7 +3,7 @@
 use io::Rng;
 use lavalog::Source;
 use lavalog::lsn_set::Size;
-use lavalog::pick::{Candidates, Company, FileFacts, Pick, PickOptions, RECORD_COST};
+use lavalog::pick::{Candidates, ColdClass, FileFacts, Pick, PickOptions, RECORD_COST};
 use std::collections::BTreeMap;
 
 const MB: u64 = 1 << 20;
@@ -148,11 +148,11 @@ impl World {
         }
         let mut by_log: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
         survivors.iter().for_each(|record| by_log.entry(record.0).or_default().push(*record));
-        let mut outputs: BTreeMap<(Company, u64), Vec<(u64, u64)>> = BTreeMap::new();
+        let mut outputs: BTreeMap<(ColdClass, u64), Vec<(u64, u64)>> = BTreeMap::new();
         for (log, records) in by_log {
             let live = Size { records: records.len() as u64, bytes: records.len() as u64 * RECORD };
-            let company = Company::of(generation, live, self.trimmed[log as usize] > 0, OUTPUT);
-            let own = if company == Company::Own { log } else { 0 };
+            let company = ColdClass::of(generation, live, self.trimmed[log as usize] > 0, OUTPUT);
+            let own = if company == ColdClass::Own { log } else { 0 };
             outputs.entry((company, own)).or_default().extend(records);
         }
         for records in outputs.into_values() {

@@ -1,8 +1,8 @@
 //! Keys and logs in one store.
 
 use super::Db;
-use crate::handle::Handle;
-use crate::log::LogsBeside;
+use crate::handle::FamilyHandle;
+use crate::log::StoreLogs;
 use crate::{
     Applier, Env, Error, Family, Log, LogBatch, LogOptions, LogStore, Options, Result, SpaceLimit,
     WriteBatch, WriteOptions,
@@ -64,10 +64,15 @@ impl Db {
             // These limits grow with the data or the volume.
             Some(SpaceLimit::Ratio(_) | SpaceLimit::VolumePercent(_)) | None => None,
         };
-        let mut guest = lavalog::Beside::new(logs)?.below(limit);
-        let kv = lavakv::beside::open_with_records(env.clone(), path.as_ref(), options.clone(), &mut guest)?;
-        let logs = LogsBeside::new(guest.store()?);
-        Ok(Db { default: Family::new(Handle::of_default(&kv, Some(logs))) })
+        let mut secondary = lavalog::SecondaryLogs::new(logs)?.below(limit);
+        let kv = lavakv::multi_engine::open_with_records(
+            env.clone(),
+            path.as_ref(),
+            options.clone(),
+            &mut secondary,
+        )?;
+        let logs = StoreLogs::new(secondary.store()?);
+        Ok(Db { default: Family::new(FamilyHandle::of_default(&kv, Some(logs))) })
     }
 
     /// Returns whether a store has logs, so that [`Db::open_with_logs`] is the call that opens all

@@ -101,15 +101,15 @@ impl LogStore {
     /// ```
     /// # let store = lavastore::testing::log_store();
     /// store.log("orders")?.append(1, "two apples")?;
-    /// store.settle()?;
+    /// store.wait_idle()?;
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
     /// # Errors
     /// `NoSpace`: the remaining work has no room. Trim or delete logs, or raise the limit.
     /// Otherwise the error that stopped the store.
-    pub fn settle(&self) -> Result<()> {
-        self.engine().settle()
+    pub fn wait_idle(&self) -> Result<()> {
+        self.engine().wait_idle()
     }
 
     /// Makes a consistent copy of the open store in a new directory, for backups; writers continue.

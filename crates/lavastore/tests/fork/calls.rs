@@ -165,7 +165,7 @@ fn logs_calls(store: &LogStore, log: &Log) -> Tried {
         store.write_async(&batch),
         store.sync()
     );
-    refuse!(store.space(), store.engines(), store.settle(), store.checkpoint("/nowhere"));
+    refuse!(store.space(), store.engines(), store.wait_idle(), store.checkpoint("/nowhere"));
     refuse!(store.verify_with(&Default::default()), store.checkpoint_with("/nowhere", &Default::default()));
     refuse!(store.upgrade(StoreFormat::NEWEST), store.damage().pop().map_or(Ok(()), Err));
     hold!(store.format() == StoreFormat::V1);
@@ -300,7 +300,7 @@ const WITHOUT: &[&str] = &[
     "byte_len",
     "in_envs",
     "env",
-    "give_back",
+    "detach_fast_tier",
     "request_checkpoint",
     "request_checkpoint_in",
 ];

@@ -630,7 +630,7 @@ fn repair_without_a_manifest_resurrects_no_deleted_key() {
             db = open(&machine).unwrap();
             (jobs, logs) = (db.family("jobs").unwrap(), db.logs().unwrap());
             // All existing log groups are sealed then.
-            logs.settle().unwrap();
+            logs.wait_idle().unwrap();
         }
         (u64::from(keeps_one) + 1..=count).for_each(|n| jobs.delete(format!("job {n:04}")).unwrap());
         db.flush().unwrap();
@@ -709,9 +709,9 @@ fn repair_without_manifest_reports_no_loss_of_collected_groups() {
             (0..20).for_each(|i| gone.append(n * 100 + i, vec![2; 30_000]).unwrap());
         }
     }
-    logs.settle().unwrap();
+    logs.wait_idle().unwrap();
     gone.trim(u64::MAX - 10).unwrap();
-    logs.settle().unwrap();
+    logs.wait_idle().unwrap();
     assert!(logs.stats().collected_files > 0);
     drop((kept, gone, logs));
     db.close().unwrap();
@@ -739,7 +739,7 @@ fn read_only_opens_of_keys_and_logs_work_beside_the_writer() {
         db.write_with_logs(&one(&lsn.to_string(), &record), &batch).unwrap();
     };
     (1..=200).for_each(write);
-    logs.settle().unwrap();
+    logs.wait_idle().unwrap();
     orders.trim(20).unwrap();
     let keys = Db::open_read_only_in(&machine.env(), "/store", &options()).unwrap();
     let reader = LogStore::open_read_only_in(&machine.env(), "/store", &log_options()).unwrap();

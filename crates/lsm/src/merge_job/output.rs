@@ -8,7 +8,7 @@
 //! such pieces. The cutter is asked at the start of each tombstone too; otherwise many range
 //! deletes without keys would become one wide file.
 
-use super::Hooks;
+use super::JobEnv;
 use base::Result;
 use base::range_del::{Fragment, RangeTombstone};
 use std::path::PathBuf;
@@ -165,7 +165,7 @@ impl<T: OutputTable> Output<T> {
 
     /// Prepares for the first entry of a user key: passes the tombstones that start at or before
     /// it, and cuts if the cutter says so.
-    pub(super) fn begin_key(&mut self, hooks: &mut Hooks<'_, T>, user_key: &[u8]) -> Result<()> {
+    pub(super) fn begin_key(&mut self, hooks: &mut JobEnv<'_, T>, user_key: &[u8]) -> Result<()> {
         self.pass_tombstones(hooks, Some(user_key))?;
         self.ask(hooks, user_key)?;
         if self.tombstones.get(self.passed).is_some_and(|f| f.start.as_slice() == user_key) {
@@ -176,7 +176,7 @@ impl<T: OutputTable> Output<T> {
     }
 
     /// Passes the tombstones that start before `limit`.
-    fn pass_tombstones(&mut self, hooks: &mut Hooks<'_, T>, limit: Option<&[u8]>) -> Result<()> {
+    fn pass_tombstones(&mut self, hooks: &mut JobEnv<'_, T>, limit: Option<&[u8]>) -> Result<()> {
         while let Some(f) = self.tombstones.get(self.passed)
             && limit.is_none_or(|limit| f.start.as_slice() < limit)
         {
@@ -188,7 +188,7 @@ impl<T: OutputTable> Output<T> {
         Ok(())
     }
 
-    fn ask(&mut self, hooks: &mut Hooks<'_, T>, next: &[u8]) -> Result<()> {
+    fn ask(&mut self, hooks: &mut JobEnv<'_, T>, next: &[u8]) -> Result<()> {
         let size = match &self.open {
             Some(o) => OutputSize {
                 raw_bytes: o.table.raw_bytes(),
@@ -205,7 +205,7 @@ impl<T: OutputTable> Output<T> {
 
     /// Writes an entry, and creates a file if none is open.
     #[inline]
-    pub(super) fn add(&mut self, hooks: &mut Hooks<'_, T>, ikey: &[u8], value: &[u8]) -> Result<()> {
+    pub(super) fn add(&mut self, hooks: &mut JobEnv<'_, T>, ikey: &[u8], value: &[u8]) -> Result<()> {
         match &mut self.open {
             Some(open) => open.table.add(ikey, value),
             None => {
@@ -216,7 +216,7 @@ impl<T: OutputTable> Output<T> {
         }
     }
 
-    fn create(&mut self, hooks: &mut Hooks<'_, T>) -> Result<()> {
+    fn create(&mut self, hooks: &mut JobEnv<'_, T>) -> Result<()> {
         let OutputFile { number, path, table } = hooks.files.create()?;
         self.created.push((number, path.clone()));
         self.open = Some(Open { number, path, table });
@@ -224,7 +224,7 @@ impl<T: OutputTable> Output<T> {
     }
 
     /// Finishes the output at the end of the job's key range.
-    pub(super) fn finish(&mut self, hooks: &mut Hooks<'_, T>) -> Result<()> {
+    pub(super) fn finish(&mut self, hooks: &mut JobEnv<'_, T>) -> Result<()> {
         self.pass_tombstones(hooks, None)?;
         self.close(hooks, None)?;
         assert_eq!(self.piece, self.tombstones.len(), "a range tombstone was not written");
@@ -232,7 +232,7 @@ impl<T: OutputTable> Output<T> {
     }
 
     /// Ends the open range at `high`, and finishes its file if it has content.
-    fn close(&mut self, hooks: &mut Hooks<'_, T>, high: Option<&[u8]>) -> Result<()> {
+    fn close(&mut self, hooks: &mut JobEnv<'_, T>, high: Option<&[u8]>) -> Result<()> {
         while let Some(f) = self.tombstones.get(self.piece)
             && high.is_none_or(|high| f.start.as_slice() < high)
         {

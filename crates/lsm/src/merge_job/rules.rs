@@ -25,8 +25,8 @@
 //! them.
 
 use super::output::{Output, OutputTable};
-use super::{DropReason, Hooks, MergeStats, Rewrite};
-use crate::below::Below;
+use super::{DropReason, JobEnv, MergeStats, Rewrite};
+use crate::below::OlderEntryCheck;
 use crate::operator::{MergeOperator, Operands, fold};
 use base::limits::VALUE_LEN_MAX;
 use base::range_del::{Fragment, FragmentedRangeTombstones};
@@ -104,7 +104,7 @@ impl Rules {
     /// Returns the range tombstones that the job must keep: the newest of each stripe, except in
     /// the lowest stripe with nothing underneath. There this job itself drops the covered entries
     /// of the inputs.
-    pub(super) fn retained(&self, below: &mut dyn Below) -> Vec<Fragment> {
+    pub(super) fn retained(&self, below: &mut dyn OlderEntryCheck) -> Vec<Fragment> {
         let mut kept = Vec::new();
         for f in self.tombstones.fragments() {
             let mut seqs: Vec<SeqNo> = Vec::with_capacity(f.seqs.len());
@@ -180,7 +180,7 @@ impl Rules {
     #[inline]
     pub(super) fn entry<T: OutputTable>(
         &mut self,
-        hooks: &mut Hooks<'_, T>,
+        hooks: &mut JobEnv<'_, T>,
         output: &mut Output<T>,
         trailer: u64,
         value: &[u8],
@@ -222,7 +222,7 @@ impl Rules {
     /// version needs no further handling.
     fn meet_single<T: OutputTable>(
         &mut self,
-        hooks: &mut Hooks<'_, T>,
+        hooks: &mut JobEnv<'_, T>,
         single: Held,
         seq: SeqNo,
         kind: ValueKind,
@@ -248,7 +248,7 @@ impl Rules {
     #[inline]
     fn newest_in_stripe<T: OutputTable>(
         &mut self,
-        hooks: &mut Hooks<'_, T>,
+        hooks: &mut JobEnv<'_, T>,
         output: &mut Output<T>,
         version: Held,
         value: &[u8],
@@ -295,7 +295,7 @@ impl Rules {
     #[inline]
     pub(super) fn end_key<T: OutputTable>(
         &mut self,
-        hooks: &mut Hooks<'_, T>,
+        hooks: &mut JobEnv<'_, T>,
         output: &mut Output<T>,
     ) -> Result<()> {
         if self.held.is_none() && self.run.is_empty() {
@@ -313,7 +313,11 @@ impl Rules {
 
     /// Writes the held tombstone or operands unchanged.
     #[inline]
-    fn write_held<T: OutputTable>(&mut self, hooks: &mut Hooks<'_, T>, output: &mut Output<T>) -> Result<()> {
+    fn write_held<T: OutputTable>(
+        &mut self,
+        hooks: &mut JobEnv<'_, T>,
+        output: &mut Output<T>,
+    ) -> Result<()> {
         if let Some(h) = self.held.take() {
             self.write(hooks, output, h.seq, h.kind, &[])?;
         }
@@ -333,7 +337,7 @@ impl Rules {
     /// operand. Returns false if the operator failed; then the operands are still held.
     fn fold_run<T: OutputTable>(
         &mut self,
-        hooks: &mut Hooks<'_, T>,
+        hooks: &mut JobEnv<'_, T>,
         output: &mut Output<T>,
         base: Option<&[u8]>,
     ) -> Result<bool> {
@@ -364,7 +368,7 @@ impl Rules {
     #[inline]
     fn drop_entry<T: OutputTable>(
         &mut self,
-        hooks: &mut Hooks<'_, T>,
+        hooks: &mut JobEnv<'_, T>,
         seq: SeqNo,
         kind: ValueKind,
         value: &[u8],
@@ -386,7 +390,7 @@ impl Rules {
     #[inline]
     fn write<T: OutputTable>(
         &mut self,
-        hooks: &mut Hooks<'_, T>,
+        hooks: &mut JobEnv<'_, T>,
         output: &mut Output<T>,
         seq: SeqNo,
         kind: ValueKind,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::below::{Anything, DeeperLevels};
+use crate::below::{AssumeOlderEntries, DeeperLevels};
 use crate::model::{Append, History, Mix, View};
 use crate::vec_iter::{Entry, VecIter};
 use crate::{MergingIterator, VisibleIterator, VisibleOptions};
@@ -123,7 +123,7 @@ fn describe(number: u64, points: Vec<Entry>, ranges: Vec<RangeTombstone>) -> Mem
 fn run_job(
     rng: &mut Rng,
     inputs: &[&MemFile],
-    below: &mut dyn Below,
+    below: &mut dyn OlderEntryCheck,
     mut options: MergeOptions,
     next_number: &mut u64,
 ) -> (Vec<MemFile>, MergeStats) {
@@ -137,7 +137,7 @@ fn run_job(
     let (mut cutter, mut observer) = (RandomCutter(rng.fork(), odds), Count::default());
     let mut written = 0;
     let outputs = loop {
-        let mut hooks = Hooks {
+        let mut hooks = JobEnv {
             files: &mut files,
             cutter: &mut cutter,
             below: &mut *below,

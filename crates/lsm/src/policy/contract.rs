@@ -13,10 +13,10 @@
 //! while others run, and the manifest rejects an edit that breaks it.
 
 use super::compaction::Compaction;
-use super::facts::{Facts, Moves};
-use super::for_space::Need;
+use super::facts::{PickInputs, SingleFileCompactions};
+use super::for_space::RequiredBenefit;
 use super::manual::{ManualRange, ManualStep};
-use super::met::Met;
+use super::overlap_stats::OverlapStats;
 use super::relocation::{Relocation, RelocationStep};
 use super::rest::RestRequest;
 use super::set_aside::SetAside;
@@ -38,15 +38,15 @@ pub struct L0Load {
 pub trait CompactionPolicy: Debug + Send + Sync {
     /// Returns the next urgent compaction: of level 0, because level 0 holds up flushes. It gets a
     /// thread even if no other compaction does.
-    fn l0(&self, facts: &Facts<'_>) -> Option<Compaction>;
+    fn l0(&self, facts: &PickInputs<'_>) -> Option<Compaction>;
 
     /// Returns the next compaction of any level, level 0 included, that may run beside the running
     /// ones.
-    fn levels(&self, facts: &Facts<'_>) -> Option<Compaction>;
+    fn levels(&self, facts: &PickInputs<'_>) -> Option<Compaction>;
 
     /// Returns the single compactions that the policy can make. The default methods below choose
     /// among them.
-    fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a>;
+    fn moves<'a>(&'a self, facts: &PickInputs<'a>) -> Box<dyn SingleFileCompactions + 'a>;
 
     /// Returns the cutter for the outputs of a compaction; `version` is the one from which it was
     /// picked. If the policy of the family changed between pick and start, the new policy is
@@ -94,7 +94,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
 
     /// Returns the number of compactions due in a row, starting with one of `level`: that one, one
     /// of the level below if that is over its target as well, and so on. Used only for reporting.
-    fn chain_len(&self, _facts: &Facts<'_>, _level: usize) -> usize {
+    fn chain_len(&self, _facts: &PickInputs<'_>, _level: usize) -> usize {
         1
     }
 
@@ -112,24 +112,29 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     /// Returns the compaction that is likely to free the most bytes for each byte written, when
     /// space is short. If there is none, returns a rewrite of a table in the deepest level for
     /// which `released` is true: it may hold versions kept for a dropped snapshot.
-    fn for_space(&self, facts: &Facts<'_>, need: Need, released: &dyn Fn(u64) -> bool) -> Option<Compaction> {
+    fn for_space(
+        &self,
+        facts: &PickInputs<'_>,
+        need: RequiredBenefit,
+        released: &dyn Fn(u64) -> bool,
+    ) -> Option<Compaction> {
         let moves = self.moves(facts);
         for_space::pick(facts, &*moves, need).or_else(|| for_space::pick_rewrite(facts, &*moves, released))
     }
 
     /// Returns the compaction that exposes the most garbage of separated values for each
     /// byte written, if that ratio exceeds `worth`. `met` has the overlap statistics.
-    fn exposing(&self, facts: &Facts<'_>, met: &Met, worth: f64) -> Option<Compaction> {
+    fn exposing(&self, facts: &PickInputs<'_>, met: &OverlapStats, worth: f64) -> Option<Compaction> {
         exposing::pick(facts, met, &*self.moves(facts), worth)
     }
 
     /// Returns the next compaction that pays off while the store is idle.
-    fn quiet(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn quiet(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         quiet::pick(facts, &*self.moves(facts))
     }
 
     /// Returns the next compaction that frees deleted data, even if it writes more than it frees.
-    fn rest(&self, facts: &Facts<'_>, request: &RestRequest<'_>) -> Option<Compaction> {
+    fn rest(&self, facts: &PickInputs<'_>, request: &RestRequest<'_>) -> Option<Compaction> {
         rest::pick(facts, &*self.moves(facts), request)
     }
 
@@ -137,7 +142,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     /// with versions that were kept for snapshots and that no snapshot reads any more.
     fn manual(
         &self,
-        facts: &Facts<'_>,
+        facts: &PickInputs<'_>,
         walk: &mut ManualRange,
         has_released: &dyn Fn(u64) -> bool,
     ) -> ManualStep {
@@ -145,7 +150,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     }
 
     /// Returns the next step of a relocation, which restores the key order of values.
-    fn relocation(&self, facts: &Facts<'_>, walk: &mut Relocation) -> RelocationStep {
+    fn relocation(&self, facts: &PickInputs<'_>, walk: &mut Relocation) -> RelocationStep {
         walk.step(facts, &*self.moves(facts))
     }
 }

@@ -14,13 +14,13 @@
 //! to gain, and a compaction that would only move keys in order exposes nothing.
 //!
 //! A pick makes one pass over the tables between level 0 and the last level. Versions carry their
-//! sums ([`Met`]), so the tables themselves are not read. The result is one compaction, made of the
-//! best available candidate of each level. Each such compaction moves entries to a deeper level, so
-//! the process ends.
+//! sums ([`OverlapStats`]), so the tables themselves are not read. The result is one compaction,
+//! made of the best available candidate of each level. Each such compaction moves entries to a
+//! deeper level, so the process ends.
 
 use super::compaction::{Compaction, Reason};
-use super::facts::{Facts, Moves};
-use super::met::{Met, MetTable, Weight};
+use super::facts::{PickInputs, SingleFileCompactions};
+use super::overlap_stats::{OverlapStats, TableOverlap, Weight};
 use base::key;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -59,7 +59,12 @@ impl Below {
 
 /// Returns the best compaction: see the module. Returns `None` if no compaction exposes more than
 /// `worth` times, and more than once, the bytes that it writes.
-pub fn pick(facts: &Facts<'_>, met: &Met, moves: &dyn Moves, worth: f64) -> Option<Compaction> {
+pub fn pick(
+    facts: &PickInputs<'_>,
+    met: &OverlapStats,
+    moves: &dyn SingleFileCompactions,
+    worth: f64,
+) -> Option<Compaction> {
     let version = facts.version;
     let last = version.deepest_level().filter(|&last| last > 0)?;
     let pays = |ratio: f64| ratio > worth.max(1.0);
@@ -73,7 +78,7 @@ pub fn pick(facts: &Facts<'_>, met: &Met, moves: &dyn Moves, worth: f64) -> Opti
 }
 
 /// Returns level 0 merged with its overlap.
-fn level_0(facts: &Facts<'_>, moves: &dyn Moves) -> Option<(f64, Compaction)> {
+fn level_0(facts: &PickInputs<'_>, moves: &dyn SingleFileCompactions) -> Option<(f64, Compaction)> {
     let oldest = facts.version.files(0).iter().rev().find(|f| facts.is_free(f) && !moves.stays(f))?;
     let compaction = moves.level_0(oldest, Reason::Exposes, u64::MAX)?;
     let of = |level: usize| {
@@ -86,14 +91,14 @@ fn level_0(facts: &Facts<'_>, moves: &dyn Moves) -> Option<(f64, Compaction)> {
 
 /// Returns the best table of a level above the last one that pays off and can be compacted down.
 fn best_of(
-    facts: &Facts<'_>,
-    met: &Met,
-    moves: &dyn Moves,
+    facts: &PickInputs<'_>,
+    met: &OverlapStats,
+    moves: &dyn SingleFileCompactions,
     level: usize,
     pays: &dyn Fn(f64) -> bool,
 ) -> Option<(f64, Compaction)> {
     let (below, files) = (Below::of(facts.version, level + 1), facts.version.files(level));
-    let candidate = |table: &MetTable| {
+    let candidate = |table: &TableOverlap| {
         let ratio = below.ratio(table.own, table.met);
         // The bit patterns of non-negative floats have the order of their values.
         (pays(ratio) && facts.is_free(&table.file)).then(|| (ratio.to_bits(), Reverse(table.file.number)))

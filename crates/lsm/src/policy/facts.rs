@@ -9,7 +9,7 @@ use version::{FileMeta, Version};
 
 /// All inputs of a pick besides the policy itself. They do not change during a pick.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct PickInputs<'a> {
     /// The tree.
     pub version: &'a Version,
     /// Unreadable tables of the tree.
@@ -18,7 +18,7 @@ pub struct Facts<'a> {
     pub busy: &'a InProgress,
 }
 
-impl Facts<'_> {
+impl PickInputs<'_> {
     /// Returns true if a compaction may take this file.
     pub fn is_free(&self, file: &FileMeta) -> bool {
         !self.busy.has_file(file.number) && !self.set_aside.has(file.number)
@@ -40,7 +40,7 @@ impl Facts<'_> {
 /// The compactions of single files or neighbors that a policy can make. [`super::for_space`],
 /// [`super::quiet`], [`super::manual`] and [`super::relocation`] choose among them, alike for every
 /// policy. Each method returns `None` if a running job or an unreadable table is in the way.
-pub trait Moves {
+pub trait SingleFileCompactions {
     /// Compacts level 0 down: `seed` with every older file that it overlaps, directly or through
     /// others. Leaves out files with a sequence above `seq_max`, unless an older one needs them.
     fn level_0(&self, seed: &Arc<FileMeta>, reason: Reason, seq_max: SeqNo) -> Option<Compaction>;

@@ -4,35 +4,39 @@
 //! newer version of one below, or its tombstone. When space is short, nothing can wait until the
 //! level is full. The compaction that frees the most for each byte written goes first. A file of a
 //! nearly empty level overlaps so many files below that its compaction would write many times the
-//! bytes that it frees. Such a file is taken only when nothing else can free space ([`Need::Any`]).
-//! Each of these compactions moves files down, so the process ends when all data is in the deepest
-//! level.
+//! bytes that it frees. Such a file is taken only when nothing else can free space
+//! ([`RequiredBenefit::Any`]). Each of these compactions moves files down, so the process ends when
+//! all data is in the deepest level.
 
 use super::compaction::{Compaction, Reason};
-use super::facts::{Facts, Moves};
+use super::facts::{PickInputs, SingleFileCompactions};
 use super::gain::Gain;
 
 /// Required benefit of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum RequiredBenefit {
     /// The compaction may write up to this many bytes for each byte that it frees.
     Worth(u32),
     /// The compaction may write any number of bytes.
     Any,
 }
 
-impl Need {
+impl RequiredBenefit {
     fn is_met(self, gain: &Gain) -> bool {
         match self {
-            Need::Worth(written) => gain.ratio() * f64::from(written) >= 1.0,
-            Need::Any => true,
+            RequiredBenefit::Worth(written) => gain.ratio() * f64::from(written) >= 1.0,
+            RequiredBenefit::Any => true,
         }
     }
 }
 
 /// Returns the compaction that is likely to free the most for each byte written, of those that may
 /// run beside the running ones.
-pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, need: Need) -> Option<Compaction> {
+pub fn pick(
+    facts: &PickInputs<'_>,
+    moves: &dyn SingleFileCompactions,
+    need: RequiredBenefit,
+) -> Option<Compaction> {
     let version = facts.version;
     let bottom = version.deepest_level()?;
     // Level 0 alone hides only entries within its own files, or those that its tombstones were kept
@@ -55,8 +59,8 @@ pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, need: Need) -> Option<Compacti
 /// Returns a rewrite, in place, of a file of the deepest level for which `wanted` is true: it may
 /// hold entries that were kept for a dropped snapshot.
 pub fn pick_rewrite(
-    facts: &Facts<'_>,
-    moves: &dyn Moves,
+    facts: &PickInputs<'_>,
+    moves: &dyn SingleFileCompactions,
     wanted: &dyn Fn(u64) -> bool,
 ) -> Option<Compaction> {
     let version = facts.version;

@@ -17,7 +17,7 @@ pub mod targets;
 use super::compaction::Compaction;
 use super::contract::{CompactionPolicy, L0Load};
 use super::cutter::Cutter;
-use super::facts::{Facts, Moves};
+use super::facts::{PickInputs, SingleFileCompactions};
 use super::set_aside::SetAside;
 use super::sink;
 use crate::OutputCutter;
@@ -26,7 +26,7 @@ use picker::Picker;
 use version::Version;
 
 impl CompactionPolicy for Leveled {
-    fn l0(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn l0(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         if let Some(compaction) = sink::sink(facts, self.last_level()) {
             return Some(compaction);
         }
@@ -36,7 +36,7 @@ impl CompactionPolicy for Leveled {
         if wanted { picker.level_0() } else { picker.held_within_l0() }
     }
 
-    fn levels(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn levels(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         if let Some(compaction) = sink::sink(facts, self.last_level()) {
             return Some(compaction);
         }
@@ -62,7 +62,7 @@ impl CompactionPolicy for Leveled {
         picker.held_within_l0()
     }
 
-    fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a> {
+    fn moves<'a>(&'a self, facts: &PickInputs<'a>) -> Box<dyn SingleFileCompactions + 'a> {
         Box::new(Picker::new(self, *facts))
     }
 
@@ -84,7 +84,7 @@ impl CompactionPolicy for Leveled {
         L0Load { files, bytes }
     }
 
-    fn chain_len(&self, facts: &Facts<'_>, level: usize) -> usize {
+    fn chain_len(&self, facts: &PickInputs<'_>, level: usize) -> usize {
         let targets = self.level_targets(facts.version, facts.set_aside);
         self.due_in_a_row(&targets, &self.scores_for(facts, &targets), level)
     }

@@ -14,7 +14,7 @@
 //! the table is cut first ([`ManualRange::cut`]).
 
 use super::compaction::{Compaction, Reason};
-use super::facts::{Facts, Moves};
+use super::facts::{PickInputs, SingleFileCompactions};
 use base::{MAX_SEQ, key};
 use version::{FileMeta, Version};
 
@@ -140,8 +140,8 @@ impl ManualRange {
     /// Returns the next step for the current tree.
     pub fn step(
         &mut self,
-        facts: &Facts<'_>,
-        moves: &dyn Moves,
+        facts: &PickInputs<'_>,
+        moves: &dyn SingleFileCompactions,
         has_released: &dyn Fn(u64) -> bool,
     ) -> ManualStep {
         let version = facts.version;

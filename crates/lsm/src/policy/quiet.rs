@@ -10,11 +10,11 @@
 //! the process ends, and the store comes to rest.
 
 use super::compaction::{Compaction, Reason};
-use super::facts::{Facts, Moves};
+use super::facts::{PickInputs, SingleFileCompactions};
 use super::gain::Gain;
 
 /// Returns the next compaction that pays off, the highest level first.
-pub fn pick(facts: &Facts<'_>, moves: &dyn Moves) -> Option<Compaction> {
+pub fn pick(facts: &PickInputs<'_>, moves: &dyn SingleFileCompactions) -> Option<Compaction> {
     let version = facts.version;
     let deepest = version.deepest_level()?;
     let pays = |c: &Compaction| Gain::of(version, c).ratio() > 1.0;

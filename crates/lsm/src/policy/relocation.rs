@@ -24,7 +24,7 @@
 //! at its end.
 
 use super::compaction::{Compaction, Reason};
-use super::facts::{Facts, Moves};
+use super::facts::{PickInputs, SingleFileCompactions};
 use super::in_progress::InProgress;
 use base::key;
 use estimate::{Ranges, Shares, Spread};
@@ -151,7 +151,7 @@ impl Relocation {
     }
 
     /// Returns the next step for the current tree.
-    pub fn step(&mut self, facts: &Facts<'_>, moves: &dyn Moves) -> RelocationStep {
+    pub fn step(&mut self, facts: &PickInputs<'_>, moves: &dyn SingleFileCompactions) -> RelocationStep {
         let version = facts.version;
         self.vssts.retain(|n| version.vssts.contains_key(n));
         let files = version.files(self.level);
@@ -196,8 +196,8 @@ pub fn relocated_bytes(version: &Version, list: &[Dependency], vssts: &BTreeSet<
 
 /// Returns a rewrite, in place, of neighbors of the deepest level with their values in `vssts`.
 fn rewritten(
-    facts: &Facts<'_>,
-    moves: &dyn Moves,
+    facts: &PickInputs<'_>,
+    moves: &dyn SingleFileCompactions,
     level: usize,
     files: std::ops::Range<usize>,
     vssts: &BTreeSet<u64>,

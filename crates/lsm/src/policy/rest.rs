@@ -14,7 +14,7 @@
 //! third leaves no tombstone and no such version behind, since no snapshot is open.
 
 use super::compaction::{Compaction, Reason};
-use super::facts::{Facts, Moves};
+use super::facts::{PickInputs, SingleFileCompactions};
 use super::gain::Gain;
 use version::FileMeta;
 
@@ -37,7 +37,11 @@ pub struct RestRequest<'a> {
 }
 
 /// Returns the next compaction: see the module.
-pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, request: &RestRequest<'_>) -> Option<Compaction> {
+pub fn pick(
+    facts: &PickInputs<'_>,
+    moves: &dyn SingleFileCompactions,
+    request: &RestRequest<'_>,
+) -> Option<Compaction> {
     let bottom = facts.version.deepest_level()?;
     let affordable = |c: &Compaction| written_bytes(facts, c) <= request.rewrite_bytes_max;
     level_0(facts, moves, request, bottom)
@@ -47,7 +51,7 @@ pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, request: &RestRequest<'_>) -> 
         .find(affordable)
 }
 
-fn written_bytes(facts: &Facts<'_>, compaction: &Compaction) -> u64 {
+fn written_bytes(facts: &PickInputs<'_>, compaction: &Compaction) -> u64 {
     match compaction.level == compaction.output_level {
         true => compaction.input_bytes(),
         false => Gain::of(facts.version, compaction).written as u64,
@@ -59,8 +63,8 @@ fn frees(file: &FileMeta, request: &RestRequest<'_>) -> bool {
 }
 
 fn level_0(
-    facts: &Facts<'_>,
-    moves: &dyn Moves,
+    facts: &PickInputs<'_>,
+    moves: &dyn SingleFileCompactions,
     request: &RestRequest<'_>,
     bottom: usize,
 ) -> Option<Compaction> {
@@ -72,8 +76,8 @@ fn level_0(
 
 /// Returns the compaction with the best ratio.
 fn between<'a>(
-    facts: &'a Facts<'_>,
-    moves: &'a dyn Moves,
+    facts: &'a PickInputs<'_>,
+    moves: &'a dyn SingleFileCompactions,
     request: &'a RestRequest<'_>,
     bottom: usize,
 ) -> impl Iterator<Item = Compaction> + 'a {
@@ -87,8 +91,8 @@ fn between<'a>(
 }
 
 fn in_place<'a>(
-    facts: &'a Facts<'_>,
-    moves: &'a dyn Moves,
+    facts: &'a PickInputs<'_>,
+    moves: &'a dyn SingleFileCompactions,
     request: &'a RestRequest<'_>,
     bottom: usize,
 ) -> impl Iterator<Item = Compaction> + 'a {

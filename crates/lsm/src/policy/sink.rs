@@ -1,12 +1,12 @@
 //! Moves unreadable tables down, to make space for newer data: see [`super::set_aside`].
 
 use super::compaction::{Compaction, Reason};
-use super::facts::Facts;
+use super::facts::PickInputs;
 
 /// Moves a table set aside in level 0 or 1 as deep as nothing overlaps its range; it is not read.
 /// It never moves into level 1, where nothing would be gained: newer data needs a level between the
 /// table and level 0.
-pub fn sink(facts: &Facts<'_>, last_level: usize) -> Option<Compaction> {
+pub fn sink(facts: &PickInputs<'_>, last_level: usize) -> Option<Compaction> {
     let version = facts.version;
     let level_0 = version.files(0);
     let candidates = facts.set_aside.with_levels(version).filter(|(level, _)| *level <= 1);

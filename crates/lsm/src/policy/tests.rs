@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Below, DeeperLevels, OutputCutter, OutputSize, SizeCutter};
+use crate::{DeeperLevels, OlderEntryCheck, OutputCutter, OutputSize, SizeCutter};
 use base::limits::LEVELS_MAX;
 use base::{SeqNo, Uid, ValueKind, key};
 use io::Rng;
@@ -55,7 +55,7 @@ fn short_chains() -> Vlsm {
 /// Further methods of a policy for tests.
 trait Shape: CompactionPolicy {
     fn targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets;
-    fn highest_score(&self, facts: &Facts<'_>) -> f64;
+    fn highest_score(&self, facts: &PickInputs<'_>) -> f64;
     fn tree(&self) -> &Leveled;
 }
 
@@ -63,7 +63,7 @@ impl Shape for Leveled {
     fn targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets {
         self.level_targets(version, set_aside)
     }
-    fn highest_score(&self, facts: &Facts<'_>) -> f64 {
+    fn highest_score(&self, facts: &PickInputs<'_>) -> f64 {
         let scores = self.scores(facts);
         assert!(scores[0].1 >= 1.0 || self.debt_bytes(facts.version, facts.set_aside) == 0);
         scores[0].1
@@ -77,7 +77,7 @@ impl Shape for Vlsm {
     fn targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets {
         self.level_targets(version, set_aside)
     }
-    fn highest_score(&self, facts: &Facts<'_>) -> f64 {
+    fn highest_score(&self, facts: &PickInputs<'_>) -> f64 {
         self.scores(facts)[0].1
     }
     fn tree(&self) -> &Leveled {
@@ -131,8 +131,8 @@ impl<P: Shape> Store<P> {
         &self.state.family(0).unwrap().version
     }
 
-    fn facts(&self) -> Facts<'_> {
-        Facts { version: self.version(), set_aside: &self.set_aside, busy: &self.busy }
+    fn facts(&self) -> PickInputs<'_> {
+        PickInputs { version: self.version(), set_aside: &self.set_aside, busy: &self.busy }
     }
 
     fn pick(&self) -> Option<Compaction> {
@@ -499,8 +499,8 @@ fn file(number: u64, low: u32, high: u32, seq: SeqNo, raw_bytes: u64) -> Arc<Fil
 }
 
 /// Runs a pick on a version without running jobs or damaged tables.
-fn free<T>(version: &Version, pick: impl FnOnce(&Facts<'_>) -> T) -> T {
-    pick(&Facts { version, set_aside: &SetAside::default(), busy: &InProgress::default() })
+fn free<T>(version: &Version, pick: impl FnOnce(&PickInputs<'_>) -> T) -> T {
+    pick(&PickInputs { version, set_aside: &SetAside::default(), busy: &InProgress::default() })
 }
 
 #[test]
@@ -568,7 +568,7 @@ fn outputs_end_at_the_size_and_at_the_overlap() {
     let version = Version::with_files(0, levels);
     let options = Leveled { file_bytes: 100, ..options(FileChoice::default()) };
     let busy = InProgress::default();
-    let facts = Facts { version: &version, set_aside: &SetAside::default(), busy: &busy };
+    let facts = PickInputs { version: &version, set_aside: &SetAside::default(), busy: &busy };
     let mut c = options.moves(&facts).down(2, 0, Reason::Manual).unwrap();
     (c.output_level, c.overlap_max) = (1, 1200);
     let mut cutter = Cutter::new(&c, &version);
@@ -701,7 +701,7 @@ fn for_space_with(seed: u64, policy: impl Shape) {
         store.work(1, 0);
     }
     let mut steps = 0;
-    while let Some(c) = store.policy.for_space(&store.facts(), Need::Any, &|_| false) {
+    while let Some(c) = store.policy.for_space(&store.facts(), RequiredBenefit::Any, &|_| false) {
         assert_eq!(c.reason, Reason::Space);
         store.start(c);
         let (c, version) = store.running.pop().unwrap();
@@ -730,12 +730,15 @@ fn space_compaction_rewrites_no_byte_repeatedly() {
         let picked = free(&version, |facts| options.for_space(facts, need, &|_| false));
         picked.map(|c| c.input_files().map(|(_, f)| f.number).min().unwrap_or_default())
     };
-    assert_eq!((pick(&tree, Need::Worth(3)), pick(&tree, Need::Any)), (None, Some(1)));
+    assert_eq!((pick(&tree, RequiredBenefit::Worth(3)), pick(&tree, RequiredBenefit::Any)), (None, Some(1)));
     // The same number of entries in fewer files is worth its cost, and goes first.
     let dense = FileMeta { entries: 300, ..(*file(2, 401, 420, 9, 1000)).clone() };
     tree[5].push(Arc::new(dense));
     tree[6].push(Arc::new(FileMeta { entries: 100, ..(*file(90, 402, 419, 1, 1000)).clone() }));
-    assert_eq!((pick(&tree, Need::Worth(3)), pick(&tree, Need::Any)), (Some(2), Some(2)));
+    assert_eq!(
+        (pick(&tree, RequiredBenefit::Worth(3)), pick(&tree, RequiredBenefit::Any)),
+        (Some(2), Some(2))
+    );
 }
 
 /// Overlap is physical: tables of references have many compensated bytes, but are short.

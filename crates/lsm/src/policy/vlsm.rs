@@ -36,7 +36,7 @@ pub mod targets;
 use super::compaction::{Compaction, Reason};
 use super::contract::{CompactionPolicy, L0Load};
 use super::cutter::Cutter;
-use super::facts::{Facts, Moves};
+use super::facts::{PickInputs, SingleFileCompactions};
 use super::in_progress::InProgress;
 use super::leveled::picker::Picker;
 use super::set_aside::SetAside;
@@ -50,7 +50,7 @@ use queue::Queue;
 use version::{FileMeta, Version};
 
 impl Vlsm {
-    fn picker<'a>(&'a self, facts: &Facts<'a>) -> Picker<'a> {
+    fn picker<'a>(&'a self, facts: &PickInputs<'a>) -> Picker<'a> {
         let targets = self.level_targets(facts.version, facts.set_aside);
         Picker::with_targets(&self.tree, *facts, targets)
     }
@@ -81,7 +81,7 @@ impl Vlsm {
 
 impl CompactionPolicy for Vlsm {
     /// Includes the compactions of deeper levels for which level 0 waits.
-    fn l0(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn l0(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         if let Some(compaction) = sink::sink(facts, self.tree.last_level()) {
             return Some(compaction);
         }
@@ -91,7 +91,7 @@ impl CompactionPolicy for Vlsm {
         next.or_else(|| picker.held_within_l0())
     }
 
-    fn levels(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn levels(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         if let Some(compaction) = sink::sink(facts, self.tree.last_level()) {
             return Some(compaction);
         }
@@ -104,7 +104,7 @@ impl CompactionPolicy for Vlsm {
         self.chain(&picker).or_else(deeper).or_else(|| picker.held_within_l0())
     }
 
-    fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a> {
+    fn moves<'a>(&'a self, facts: &PickInputs<'a>) -> Box<dyn SingleFileCompactions + 'a> {
         Box::new(self.picker(facts))
     }
 
@@ -150,7 +150,7 @@ impl CompactionPolicy for Vlsm {
         self.due(version, set_aside).fold(below, |sum, bytes| sum.saturating_add(bytes))
     }
 
-    fn chain_len(&self, facts: &Facts<'_>, level: usize) -> usize {
+    fn chain_len(&self, facts: &PickInputs<'_>, level: usize) -> usize {
         let picker = self.picker(facts);
         self.tree.due_in_a_row(&picker.targets, &self.scores_for(&picker), level)
     }

@@ -13,7 +13,7 @@ use openraft::raft::{
     VoteRequest, VoteResponse,
 };
 use openraft::{BasicNode, Raft, RaftNetwork, RaftNetworkFactory, SnapshotPolicy};
-use openraft_lavalog::{LogStorage, Options, State, StateMachine, Store};
+use openraft_lavalog::{LogStorage, Options, RaftGroupState, StateMachine, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
@@ -80,7 +80,7 @@ struct Node {
     cluster: u64,
     id: Id,
     raft: Raft<Types>,
-    state: State,
+    state: RaftGroupState,
 }
 
 impl Node {

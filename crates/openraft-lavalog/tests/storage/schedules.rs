@@ -17,7 +17,7 @@ use openraft::storage::{RaftSnapshotBuilder, RaftStateMachine};
 use openraft::testing::log_id;
 use openraft::{Entry, EntryPayload};
 use openraft_lavalog::{
-    Application, Changes, Options, SnapshotBuilder, SnapshotFile, State, StateMachine, Store,
+    Application, Changes, Options, RaftGroupState, SnapshotBuilder, SnapshotFile, StateMachine, Store,
 };
 use std::pin::pin;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn open(env: &Env) -> (Store, Machine) {
 }
 
 /// Returns the number of a state, which all keys must have.
-fn number(store: &Store, state: &State) -> Option<u64> {
+fn number(store: &Store, state: &RaftGroupState) -> Option<u64> {
     let now = store.db().snapshot();
     let family = state.family();
     let mut found = Vec::new();
@@ -82,7 +82,7 @@ fn number(store: &Store, state: &State) -> Option<u64> {
 /// State shared by the threads.
 struct Shared {
     store: Store,
-    state: State,
+    state: RaftGroupState,
     /// Snapshot builders that no thread has taken yet, and whether no more will come.
     builders: Mutex<(Vec<SnapshotBuilder<Types>>, bool), rank::Outside>,
     /// The last entry of each finished snapshot, and the operation by which it was finished.

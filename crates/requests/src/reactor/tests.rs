@@ -56,7 +56,7 @@ impl ResumableRead for Blocks {
         self.left -= 1;
         ReadStep::Wants(Vec::new())
     }
-    fn deliver(&mut self, _: &Want, _: Result<Block>, _: FetchCost) {}
+    fn deliver(&mut self, _: &BlockRequest, _: Result<Block>, _: FetchCost) {}
     fn close_files(&mut self) {}
     fn forget(&mut self) {}
     fn needs_all(&self) -> bool {

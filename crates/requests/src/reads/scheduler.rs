@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use table::runs::{Wanted, join};
-use table::{Extent, FetchCost, Role, Want};
+use table::{BlockKind, BlockRequest, Extent, FetchCost};
 
 /// Bound on device reads in flight: as many as a ring takes.
 pub(crate) const DEVICE_READS_MAX: usize = 256;
@@ -160,14 +160,14 @@ impl DeviceRead {
 
     /// Returns its cost for the request that began it.
     fn cost(&self) -> FetchCost {
-        let is_counted = self.parts.iter().any(|part| part.want.role != Role::Tail);
+        let is_counted = self.parts.iter().any(|part| part.want.role != BlockKind::Tail);
         if is_counted { FetchCost::Request(self.len()) } else { FetchCost::Along }
     }
 }
 
 /// A want that a device read serves.
 struct ReadPart {
-    want: Want,
+    want: BlockRequest,
     /// Requests that joined, beside the one that began the read.
     joined: Vec<u64>,
 }
@@ -231,7 +231,7 @@ impl ReadScheduler {
     }
 
     /// Takes a request with its wants; without wants it takes its step again after admission.
-    pub fn add(&mut self, mut ticket: Ticket, wants: Vec<Want>) {
+    pub fn add(&mut self, mut ticket: Ticket, wants: Vec<BlockRequest>) {
         if !ticket.is_scan() && (wants.is_empty() || self.is_full() || !self.backlog.is_empty()) {
             ticket.read.forget();
             return self.backlog.push_back(ticket);
@@ -243,7 +243,7 @@ impl ReadScheduler {
         self.reads.len() - self.load.of_scans >= ADMITTED_READS_MAX
     }
 
-    fn begin(&mut self, mut ticket: Ticket, wants: Vec<Want>) {
+    fn begin(&mut self, mut ticket: Ticket, wants: Vec<BlockRequest>) {
         let number = *ticket.number.get_or_insert_with(|| {
             self.last_request += 1;
             self.last_request
@@ -254,7 +254,10 @@ impl ReadScheduler {
 
     /// Admits requests of the backlog as far as the bound allows. `step` takes a step of each, and
     /// returns `None` for a finished one. Returns those that need a step which may block.
-    pub fn admit(&mut self, mut step: impl FnMut(Ticket) -> Option<(Ticket, Vec<Want>)>) -> Vec<Ticket> {
+    pub fn admit(
+        &mut self,
+        mut step: impl FnMut(Ticket) -> Option<(Ticket, Vec<BlockRequest>)>,
+    ) -> Vec<Ticket> {
         let mut blocked = Vec::new();
         while !self.is_full()
             && let Some(ticket) = self.backlog.pop_front()
@@ -269,7 +272,7 @@ impl ReadScheduler {
     }
 
     /// Adds wants of a request: each joins a device read or becomes part of a new one.
-    fn want(&mut self, of: u64, wants: Vec<Want>) {
+    fn want(&mut self, of: u64, wants: Vec<BlockRequest>) {
         let Some(waiting) = self.waiting.get_mut(&of) else { return };
         waiting.missing += wants.len();
         let kind = waiting.ticket.charge.kind;
@@ -289,7 +292,7 @@ impl ReadScheduler {
             }
         }
         // Wants of several steps may come together, and joining goes by the order of extents.
-        fresh.sort_unstable_by_key(|want: &Want| want.extent);
+        fresh.sort_unstable_by_key(|want: &BlockRequest| want.extent);
         let runs = join(fresh.iter().map(Wanted::from));
         let mut fresh = fresh.into_iter().map(|want| ReadPart { want, joined: Vec::new() });
         for run in runs {
@@ -400,7 +403,7 @@ impl ReadScheduler {
         }
     }
 
-    fn deliver(&mut self, to: u64, want: &Want, bytes: Result<Block>, cost: FetchCost) {
+    fn deliver(&mut self, to: u64, want: &BlockRequest, bytes: Result<Block>, cost: FetchCost) {
         if let Some(waiting) = self.waiting.get_mut(&to) {
             waiting.ticket.read.deliver(want, bytes, cost);
             waiting.missing -= 1;
@@ -411,7 +414,10 @@ impl ReadScheduler {
     /// Resumes the requests that got deliveries. `step` takes a step of each, and returns `None`
     /// for a finished one. Returns those that need a step which may block: they want nothing and
     /// lack nothing.
-    pub fn resume(&mut self, mut step: impl FnMut(Ticket) -> Option<(Ticket, Vec<Want>)>) -> Vec<Ticket> {
+    pub fn resume(
+        &mut self,
+        mut step: impl FnMut(Ticket) -> Option<(Ticket, Vec<BlockRequest>)>,
+    ) -> Vec<Ticket> {
         let mut blocked = Vec::new();
         for of in std::mem::take(&mut self.runnable) {
             let Some(WaitingRequest { ticket, missing }) = self.waiting.remove(&of) else { continue };
@@ -440,7 +446,7 @@ fn bytes_of(extent: &Extent) -> Range<u64> {
 }
 
 /// Cuts the bytes of a want out of those of its device read.
-fn cut(read: &Block, bytes: &Range<u64>, want: &Want) -> Block {
+fn cut(read: &Block, bytes: &Range<u64>, want: &BlockRequest) -> Block {
     if want.extent.len == bytes.end - bytes.start {
         return read.clone();
     }

@@ -20,7 +20,7 @@ impl ResumableRead for Blocks {
     fn step(&mut self, _: bool) -> ReadStep {
         ReadStep::Wants(Vec::new())
     }
-    fn deliver(&mut self, _: &Want, _: Result<Block>, _: FetchCost) {}
+    fn deliver(&mut self, _: &BlockRequest, _: Result<Block>, _: FetchCost) {}
     fn close_files(&mut self) {}
     fn forget(&mut self) {}
     fn needs_all(&self) -> bool {

@@ -14,7 +14,7 @@ use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::commit::{Durability, Log, TenantId, Ticket};
-use store::manifest::{Commit, Engine, EngineId, Ground, Handle, Manifest, State as StoreState};
+use store::manifest::{Commit, Engine, EngineId, Handle, Manifest, ManifestState, StateBuilder};
 
 /// The engine's part of the manifest, as functions.
 pub enum Toy {}
@@ -50,7 +50,7 @@ impl Engine for Toy {
         }
     }
 
-    fn apply(state: &Floor, edit: &Option<SeqNo>, _: &mut Ground<'_>) -> Result<Floor> {
+    fn apply(state: &Floor, edit: &Option<SeqNo>, _: &mut StateBuilder<'_>) -> Result<Floor> {
         match *edit {
             Some(floor) if floor < state.0 => Err(Error::invalid("the floor of the toy log cannot fall")),
             floor => Ok(Floor(floor.unwrap_or(state.0))),
@@ -61,7 +61,7 @@ impl Engine for Toy {
         Some(state.0)
     }
 
-    fn verify(_: &Floor, _: &StoreState) -> Result<()> {
+    fn verify(_: &Floor, _: &ManifestState) -> Result<()> {
         Ok(())
     }
 

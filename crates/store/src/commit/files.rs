@@ -4,10 +4,10 @@
 //! before the log may use it. The edit that drops a group is durable before its file is reused or
 //! removed ([`super::Spares`]).
 
-use super::foundation::{Foundation, ToldBytes};
+use super::lane_shared::{LaneShared, ToldBytes};
 use super::pace::Pace;
-use super::spares::{Need, Spares};
-use crate::manifest::{LogGroupMeta, Record, State};
+use super::spares::{LogGroupPurpose, Spares};
+use crate::manifest::{LogGroupMeta, ManifestState, Record};
 use crate::names;
 use base::sync::{Mutex, lock, rank};
 use base::{Result, Uid};
@@ -41,7 +41,7 @@ impl GroupFile {
 /// The files of replayed groups: see the module.
 #[derive(Debug)]
 pub struct GroupFiles {
-    base: Arc<Foundation>,
+    base: Arc<LaneShared>,
     spares: Arc<Spares>,
     /// The state, under one lock.
     files: Mutex<ReplayedFiles, rank::LogGroups>,
@@ -61,7 +61,7 @@ struct ReplayedFiles {
 }
 
 impl ReplayedFiles {
-    fn tell(&mut self, base: &Foundation) {
+    fn tell(&mut self, base: &LaneShared) {
         let bytes = self.live.values().map(|file| file.room_bytes).sum();
         self.told.tell(base, bytes);
     }
@@ -79,7 +79,7 @@ pub(super) struct GroupLens {
 }
 
 impl GroupFiles {
-    pub(super) fn new(base: Arc<Foundation>, spares: Arc<Spares>) -> GroupFiles {
+    pub(super) fn new(base: Arc<LaneShared>, spares: Arc<Spares>) -> GroupFiles {
         GroupFiles { base, spares, files: Mutex::default() }
     }
 
@@ -133,7 +133,7 @@ impl GroupFiles {
     pub(super) fn list_new(
         &self,
         GroupLens { wanted, least, usual }: GroupLens,
-        need: Need,
+        need: LogGroupPurpose,
     ) -> Result<PreparedGroup> {
         let group = self.spares.take(wanted, least, need)?;
         // New each time: it distinguishes former uses of the file, here or in a copy of the store.
@@ -143,7 +143,7 @@ impl GroupFiles {
         let meta = LogGroupMeta { file, len: group.len, uid: Some(uid), lane, ..Default::default() };
         let mut ltn = 0;
         let listed = self.base.context.health.check_sound().and_then(|()| {
-            let build = |state: &State| {
+            let build = |state: &ManifestState| {
                 ltn = state.next_ltn;
                 let volume = state.log_volume();
                 Ok(vec![Record::AddLogGroup { group: LogGroupMeta { ltn, volume, ..meta } }])

@@ -12,7 +12,7 @@
 //! floors in between ([`Floors::for_release`]). Otherwise it would lose the hint of a floor that
 //! rose meanwhile, and the group would stay until another floor rises.
 
-use crate::manifest::{EngineId, State};
+use crate::manifest::{EngineId, ManifestState};
 use base::SeqNo;
 use base::sync::model::atomic::{AtomicBool, Ordering};
 use base::sync::model::{Mutex, lock};
@@ -55,7 +55,7 @@ impl Floors {
     pub(super) fn for_release(
         &self,
         tell: impl FnOnce(),
-        state: impl FnOnce() -> Arc<State>,
+        state: impl FnOnce() -> Arc<ManifestState>,
     ) -> Vec<(TenantId, SeqNo)> {
         self.hinted.swap(false, Ordering::AcqRel);
         tell();
@@ -63,7 +63,7 @@ impl Floors {
     }
 
     /// Returns the floor of every tenant that has one. `state` is the manifest's state.
-    pub fn all(&self, state: &State) -> Vec<(TenantId, SeqNo)> {
+    pub fn all(&self, state: &ManifestState) -> Vec<(TenantId, SeqNo)> {
         let mut all: BTreeMap<TenantId, SeqNo> =
             state.engines.floors().filter_map(|(id, floor)| Some((tenant(id)?, floor))).collect();
         for (&tenant, &floor) in lock(&self.told).iter() {
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_hint_given_while_floors_are_computed_is_kept() {
         let floors = Floors::default();
-        let state = || Arc::new(State::empty(base::Uid::default(), 0, &Engines::default()));
+        let state = || Arc::new(ManifestState::empty(base::Uid::default(), 0, &Engines::default()));
         floors.hint();
         let found = floors.for_release(
             || {

@@ -28,7 +28,7 @@ struct Seen {
 
 /// Returns the durable writes that a caller requested. The log makes the others on its own.
 fn asked_for(stats: &WalStats) -> u64 {
-    stats.durable_writes.saturating_sub(stats.unasked_writes)
+    stats.durable_writes.saturating_sub(stats.durable_writes_without_waiter)
 }
 
 impl Idle {
@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn idle_pause_is_short_after_durable_writes() {
         let idle = Idle::default();
-        let stats = |batches, durable_writes, unasked_writes| WalStats {
+        let stats = |batches, durable_writes, durable_writes_without_waiter| WalStats {
             batches,
             durable_writes,
-            unasked_writes,
+            durable_writes_without_waiter,
             ..WalStats::default()
         };
         let after = |idle: &Idle, stats: WalStats, ns: u64| {

@@ -5,9 +5,9 @@
 //! batch larger than a group ([`Preparation::provide`]).
 
 use super::files::{GroupFiles, GroupLens};
-use super::foundation::Foundation;
+use super::lane_shared::LaneShared;
 use super::pace::shortest_bytes;
-use super::spares::{Need, Spares};
+use super::spares::{LogGroupPurpose, Spares};
 use super::stored::StoredGroups;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, lock, rank};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Prepares log groups: see the module.
 #[derive(Debug)]
 pub struct Preparation {
-    base: Arc<Foundation>,
+    base: Arc<LaneShared>,
     files: Arc<GroupFiles>,
     spares: Arc<Spares>,
     stored: Arc<StoredGroups>,
@@ -29,7 +29,7 @@ pub struct Preparation {
 
 impl Preparation {
     pub(super) fn new(
-        base: Arc<Foundation>,
+        base: Arc<LaneShared>,
         files: Arc<GroupFiles>,
         spares: Arc<Spares>,
         stored: Arc<StoredGroups>,
@@ -42,14 +42,14 @@ impl Preparation {
     ///
     /// # Errors
     /// `NoSpace`: nothing happened. Manifest and file system errors.
-    pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
+    pub fn provide(&self, batch_len: usize, need: LogGroupPurpose) -> Result<()> {
         let _guard = lock(&self.one_at_a_time);
         if self.base.wal().content().has_room(batch_len) {
             return Ok(());
         }
         let needed = wal::group_len_needed(batch_len);
         let wanted = self.next_len().max(needed);
-        if need == Need::Usual && !self.admits(self.new_bytes(needed, wanted)) {
+        if need == LogGroupPurpose::Usual && !self.admits(self.new_bytes(needed, wanted)) {
             return Err(self.no_room_for_group(wanted));
         }
         self.prepare(wanted, needed, need)
@@ -89,10 +89,10 @@ impl Preparation {
         let admitted = self.admits(self.new_bytes(wanted, wanted));
         // The caller closes the active group in order to release it, which frees more than this
         // group takes.
-        self.prepare(wanted, least, if admitted { Need::Usual } else { Need::Deletes })
+        self.prepare(wanted, least, if admitted { LogGroupPurpose::Usual } else { LogGroupPurpose::Deletes })
     }
 
-    fn prepare(&self, wanted: u64, least: u64, need: Need) -> Result<()> {
+    fn prepare(&self, wanted: u64, least: u64, need: LogGroupPurpose) -> Result<()> {
         let group = self.files.list_new(GroupLens { wanted, least, usual: self.next_len() }, need)?;
         self.base.wal().content().add_group(group)
     }
@@ -110,7 +110,7 @@ impl Preparation {
         }
         let refused =
             |e: &base::Error| self.spare_refused.store(e.kind() == ErrorKind::NoSpace, Ordering::Release);
-        self.prepare(wanted, shortest, Need::Usual).inspect_err(refused)
+        self.prepare(wanted, shortest, LogGroupPurpose::Usual).inspect_err(refused)
     }
 
     /// Runs `look` while no group file is being made, so that every group file is listed or a
@@ -124,9 +124,9 @@ impl Preparation {
     ///
     /// # Errors
     /// `NoSpace` as long as there is no room for it; other file system errors.
-    pub fn fill_ballast(&self) -> Result<()> {
+    pub fn fill_reserved(&self) -> Result<()> {
         let _guard = lock(&self.one_at_a_time);
-        self.spares.fill_ballast()
+        self.spares.fill_reserved()
     }
 
     /// Returns true if the log wants a spare group and there is space for one.
@@ -140,7 +140,7 @@ impl Preparation {
         let wanted =
             self.base.wal().content().groups_wanted() > 0 && self.base.wal().content().is_half_full();
         // The remaining space is for deletes and for the jobs that free more.
-        wanted && !self.spares.ballast_is_short() && fits()
+        wanted && !self.spares.reserved_is_short() && fits()
     }
 
     /// Returns true once after a spare group found no space, so that other job classes get a turn.

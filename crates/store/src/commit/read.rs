@@ -8,7 +8,7 @@
 //! gives blocks with old contents, that page could otherwise belong to a copy of this store, and a
 //! sound store would be refused.
 
-use crate::manifest::State;
+use crate::manifest::ManifestState;
 use crate::names::{self, FileKind};
 use base::{Error, ErrorKind, HashMap, Result, Uid};
 use io::{Access, AlignedBuf, DirEntry, Env, FileRead, InPlaceFile, ReadFile};
@@ -26,7 +26,13 @@ const READ_AT_ONCE: usize = 64;
 ///
 /// # Errors
 /// `Corruption`; errors of reading.
-pub fn check_known(env: &Env, dir: &Path, listing: &[DirEntry], state: &State, manifest: &str) -> Result<()> {
+pub fn check_known(
+    env: &Env,
+    dir: &Path,
+    listing: &[DirEntry],
+    state: &ManifestState,
+    manifest: &str,
+) -> Result<()> {
     must_know(dir, newest_group(env, dir, listing, state.uid)?, state, manifest)
 }
 
@@ -39,7 +45,7 @@ pub fn check_known_to_write(
     env: &Env,
     dir: &Path,
     listing: &[DirEntry],
-    state: &State,
+    state: &ManifestState,
     manifest: &str,
 ) -> Result<Staging> {
     let staging = Staging::of_lane(env, dir, Lane::FIRST, state.uid)?;
@@ -55,7 +61,7 @@ pub fn check_known_to_read_on(
     env: &Env,
     dir: &Path,
     listing: &[DirEntry],
-    (state, manifest): (&State, &str),
+    (state, manifest): (&ManifestState, &str),
     last: &RecoveryReport,
 ) -> Result<Staging> {
     let begins = last.point.map_or(0, |point| point.lpn());
@@ -69,7 +75,7 @@ fn check_known_beside(
     env: &Env,
     dir: &Path,
     listing: &[DirEntry],
-    (state, manifest): (&State, &str),
+    (state, manifest): (&ManifestState, &str),
 ) -> Result<Staging> {
     let newest = newest_group_of(env, dir, listing, state.uid, |lane| match lane {
         Lane::FIRST => Ok(staging.newest_group()),
@@ -80,7 +86,7 @@ fn check_known_beside(
 }
 
 /// Fails if the manifest does not know the newest group.
-fn must_know(dir: &Path, newest: Option<(String, u64)>, state: &State, manifest: &str) -> Result<()> {
+fn must_know(dir: &Path, newest: Option<(String, u64)>, state: &ManifestState, manifest: &str) -> Result<()> {
     let Some((file, ltn)) = newest.filter(|(_, ltn)| *ltn >= state.next_ltn) else {
         return Ok(());
     };
@@ -157,7 +163,7 @@ fn first_pages(env: &Env, dir: &Path, files: &[&DirEntry]) -> Result<Vec<Option<
 ///
 /// # Errors
 /// `Corruption`.
-pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()> {
+pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &ManifestState) -> Result<()> {
     let lens: HashMap<&str, u64> = listing.iter().map(|entry| (&*entry.name, entry.len)).collect();
     for group in Lane::ALL.into_iter().flat_map(|lane| state.log_groups.chain(lane)) {
         let name = names::log(group.file);

@@ -1,9 +1,9 @@
 //! Lists and reads the groups of a lane: see [`super::stored`].
 
-use super::Place;
+use super::LogAddress;
 use super::ahead::ReadAhead;
 use super::floors::Floors;
-use super::foundation::Foundation;
+use super::lane_shared::LaneShared;
 use super::stored::{GroupState, LaneGroup, Readable, StoredGroups};
 use base::sync::OnceLock;
 use base::{Error, Result};
@@ -14,7 +14,7 @@ use wal::{PriorGroup, ReadGroup, TenantId};
 /// Reader of a lane: see the module.
 #[derive(Debug)]
 pub struct LaneReader {
-    base: Arc<Foundation>,
+    base: Arc<LaneShared>,
     stored: Arc<StoredGroups>,
     floors: Arc<Floors>,
     /// The replayed groups of a read-only store, oldest first.
@@ -22,7 +22,7 @@ pub struct LaneReader {
 }
 
 impl LaneReader {
-    pub(super) fn new(base: Arc<Foundation>, stored: Arc<StoredGroups>, floors: Arc<Floors>) -> LaneReader {
+    pub(super) fn new(base: Arc<LaneShared>, stored: Arc<StoredGroups>, floors: Arc<Floors>) -> LaneReader {
         LaneReader { base, stored, floors, replayed: OnceLock::new() }
     }
 
@@ -44,7 +44,7 @@ impl LaneReader {
     /// # Errors
     /// `NotFound` if the group is free by now. `Corruption`, with file and offset, if a page or the
     /// file is damaged or missing. Other file system errors. Nothing is appended to `out` on error.
-    pub fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub fn read(&self, place: LogAddress, len: usize, out: &mut Vec<u8>) -> Result<()> {
         self.read_ahead(place, len, &mut ReadAhead::new(0), out)
     }
 
@@ -54,7 +54,7 @@ impl LaneReader {
     /// As [`LaneReader::read`].
     pub fn read_ahead(
         &self,
-        place: Place,
+        place: LogAddress,
         len: usize,
         ahead: &mut ReadAhead,
         out: &mut Vec<u8>,
@@ -81,7 +81,7 @@ impl LaneReader {
     fn read_file(
         &self,
         group: &Readable,
-        place: Place,
+        place: LogAddress,
         len: usize,
         ahead: &mut ReadAhead,
         out: &mut Vec<u8>,

@@ -2,15 +2,15 @@
 
 use super::files::{GroupFile, GroupFiles, GroupLens};
 use super::floors::{Floors, tenant};
-use super::foundation::Foundation;
+use super::lane_shared::LaneShared;
 use super::pace::shortest_bytes;
 use super::preparation::Preparation;
 use super::read::open_group;
 use super::reader::LaneReader;
-use super::spares::Need;
+use super::spares::LogGroupPurpose;
 use super::stored::StoredGroups;
-use super::{OnBatch, recorded, staging_len};
-use crate::manifest::{EngineId, EngineView, LogGroupMeta, Record, State};
+use super::{OnBatch, recorded, tail_buffer_len};
+use crate::manifest::{EngineId, EngineView, LogGroupMeta, ManifestState, Record};
 use base::{Error, ErrorKind, Result};
 use io::InPlaceFile;
 use std::path::Path;
@@ -23,7 +23,7 @@ const FIRST_GROUP_BYTES_MIN: u64 = 4 * io::PAGE as u64;
 /// Recovery, start and close: see the module.
 #[derive(Debug)]
 pub struct LogRecovery {
-    base: Arc<Foundation>,
+    base: Arc<LaneShared>,
     files: Arc<GroupFiles>,
     stored: Arc<StoredGroups>,
     floors: Arc<Floors>,
@@ -33,7 +33,7 @@ pub struct LogRecovery {
 
 impl LogRecovery {
     pub(super) fn new(
-        base: Arc<Foundation>,
+        base: Arc<LaneShared>,
         files: Arc<GroupFiles>,
         stored: Arc<StoredGroups>,
         floors: Arc<Floors>,
@@ -173,7 +173,7 @@ impl LogRecovery {
         let wanted = shortest_bytes(self.base.terms.group_bytes);
         let least = FIRST_GROUP_BYTES_MIN.min(wanted);
         let lens = GroupLens { wanted, least, usual: self.preparation.next_len() };
-        self.files.list_new(lens, Need::Last)
+        self.files.list_new(lens, LogGroupPurpose::Last)
     }
 
     /// Returns the bytes by which the staging file grows when the log begins. After a power failure
@@ -185,7 +185,7 @@ impl LogRecovery {
     }
 
     fn first_staging_len(&self) -> usize {
-        staging_len(shortest_bytes(self.base.terms.group_bytes))
+        tail_buffer_len(shortest_bytes(self.base.terms.group_bytes))
     }
 
     /// Begins the log in a listed group. The results of recovery are already durable
@@ -198,7 +198,7 @@ impl LogRecovery {
             lane: self.base.lane,
             group_len: self.base.terms.group_bytes,
             // With aging, the tail buffer grows as soon as there is space.
-            staging_len: self.first_staging_len(),
+            tail_buffer_len: self.first_staging_len(),
             loggers: self.base.terms.loggers,
             buffered_age_ns: self.base.terms.aging.age_ms_max.saturating_mul(1_000_000),
             durable_wait_ns_max: self.base.terms.aging.durable_wait_us_max.saturating_mul(1000),
@@ -266,7 +266,7 @@ impl LogRecovery {
 
 /// Returns records that update the `missed` flags. An absent engine with needed batches in this log
 /// misses its end; an open engine that had missed an earlier end no longer does.
-fn missed(state: &State, report: &RecoveryReport) -> Vec<Record> {
+fn missed(state: &ManifestState, report: &RecoveryReport) -> Vec<Record> {
     let of = |engine: EngineId, missed: bool| Record::EngineMissed { engine, missed };
     let ends = report.sealed.is_some();
     let needs = |engine: &EngineView<'_>| {

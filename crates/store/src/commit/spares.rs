@@ -11,7 +11,7 @@
 //! space that they freed.
 
 use super::files::GroupFile;
-use super::foundation::{Foundation, ToldBytes};
+use super::lane_shared::{LaneShared, ToldBytes};
 use super::pace::shortest_bytes;
 use crate::names;
 use base::sync::{Mutex, MutexGuard, lock, rank};
@@ -29,30 +29,30 @@ const FREE_BYTES_MAX: u64 = 1 << 30;
 
 /// Purpose of a reserved file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ballast {
+pub enum ReservePurpose {
     /// A group of the log.
     Log,
     /// Space for a job that frees more.
     Jobs,
 }
 
-impl Ballast {
-    const ALL: [Ballast; 2] = [Ballast::Log, Ballast::Jobs];
+impl ReservePurpose {
+    const ALL: [ReservePurpose; 2] = [ReservePurpose::Log, ReservePurpose::Jobs];
 
     /// Returns the length of the file, bytes. The lengths differ, so that the next process can
     /// distinguish the files.
     fn len(self, group_bytes: u64) -> u64 {
         let factor = match self {
-            Ballast::Log => 2,
-            Ballast::Jobs => 4,
+            ReservePurpose::Log => 2,
+            ReservePurpose::Jobs => 4,
         };
         factor * shortest_bytes(group_bytes)
     }
 }
 
 /// Returns the length of the whole reserved space if the longest group has `group_bytes`.
-pub fn ballast_bytes(group_bytes: u64) -> u64 {
-    Ballast::ALL.iter().map(|part| part.len(group_bytes)).sum()
+pub fn reserved_bytes(group_bytes: u64) -> u64 {
+    ReservePurpose::ALL.iter().map(|part| part.len(group_bytes)).sum()
 }
 
 /// Returns the maximum number of free groups of `len` bytes in a lane with `retained` groups.
@@ -63,7 +63,7 @@ fn free_of_retained(retained: usize, len: u64) -> usize {
 
 /// Purpose of a new group. It decides which files the group may use if there is no space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum LogGroupPurpose {
     /// An ordinary batch: uses no reserved space.
     Usual,
     /// A batch of deletes: uses the reserved space. Once part of that is used, no other space: the
@@ -76,7 +76,7 @@ pub enum Need {
 /// Log files without a group: see the module.
 #[derive(Debug)]
 pub struct Spares {
-    base: Arc<Foundation>,
+    base: Arc<LaneShared>,
     /// The state, under one lock.
     files: Mutex<SpareFiles, rank::LogSpares>,
 }
@@ -85,7 +85,7 @@ pub struct Spares {
 struct SpareFiles {
     /// Files of dropped groups, free for reuse.
     free: Vec<GroupFile>,
-    /// Reserved files, by [`Ballast`].
+    /// Reserved files, by [`ReservePurpose`].
     ballast: [Option<GroupFile>; 2],
     /// Number of free files to keep: as many as the log last released at once. So a log that uses
     /// many groups between two flushes recycles all of them, and one that uses a single group keeps
@@ -104,7 +104,7 @@ impl SpareFiles {
 
 /// Write access to the files; the drop reports their new total.
 struct Changing<'a> {
-    base: &'a Foundation,
+    base: &'a LaneShared,
     files: MutexGuard<'a, SpareFiles>,
 }
 
@@ -128,14 +128,14 @@ impl Drop for Changing<'_> {
     }
 }
 
-fn no_room(base: &Foundation) -> Error {
+fn no_room(base: &LaneShared) -> Error {
     let why = "the volume is full, and the reserve for deletes is used up: free space on it; \
                writes then resume";
     Error::new(ErrorKind::NoSpace, why).at_file(base.context.volumes.log_dir())
 }
 
 impl Spares {
-    pub(super) fn new(base: Arc<Foundation>) -> Spares {
+    pub(super) fn new(base: Arc<LaneShared>) -> Spares {
         Spares { base, files: Mutex::default() }
     }
 
@@ -163,9 +163,9 @@ impl Spares {
     pub(super) fn names(&self) -> Vec<String> {
         let (mut names, ballast) = {
             let files = lock(&self.files);
-            let number = |part: Ballast| Some((part, files.ballast[part as usize].as_ref()?.number));
+            let number = |part: ReservePurpose| Some((part, files.ballast[part as usize].as_ref()?.number));
             let free = files.free.iter().map(|file| names::log(file.number));
-            (free.collect::<Vec<String>>(), Ballast::ALL.map(number))
+            (free.collect::<Vec<String>>(), ReservePurpose::ALL.map(number))
         };
         names.extend(ballast.into_iter().flatten().map(|(part, number)| self.ballast_name(part, number)));
         names
@@ -185,30 +185,30 @@ impl Spares {
     ///
     /// # Errors
     /// `NoSpace`: nothing happened; other file system errors.
-    pub(super) fn take(&self, wanted: u64, least: u64, need: Need) -> Result<GroupFile> {
+    pub(super) fn take(&self, wanted: u64, least: u64, need: LogGroupPurpose) -> Result<GroupFile> {
         // The log must not take space that was kept for jobs.
-        let short = self.ballast_is_short();
-        let wanted = if need == Need::Last && short { least } else { wanted };
+        let short = self.reserved_is_short();
+        let wanted = if need == LogGroupPurpose::Last && short { least } else { wanted };
         if let Some(file) = self.take_free(|len| len == wanted || short && len >= least) {
             return Ok(file);
         }
         let refused = match need {
-            _ if short && need != Need::Last => no_room(&self.base),
-            Need::Deletes if self.base.lane.retains() => match self.make(wanted, least) {
+            _ if short && need != LogGroupPurpose::Last => no_room(&self.base),
+            LogGroupPurpose::Deletes if self.base.lane.retains() => match self.make(wanted, least) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => e,
                 made => return made,
             },
-            Need::Deletes => match self.create(wanted, names::log) {
+            LogGroupPurpose::Deletes => match self.create(wanted, names::log) {
                 // The remaining space is for the flush of the deletes.
                 Err(e) if e.kind() == ErrorKind::NoSpace => e,
                 made => return made,
             },
-            Need::Usual | Need::Last => match self.make(wanted, least) {
+            LogGroupPurpose::Usual | LogGroupPurpose::Last => match self.make(wanted, least) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => e,
                 made => return made,
             },
         };
-        if need == Need::Usual {
+        if need == LogGroupPurpose::Usual {
             return Err(refused);
         }
         self.room_is_short();
@@ -254,13 +254,13 @@ impl Spares {
     }
 
     fn take_ballast(&self, least: u64) -> Option<GroupFile> {
-        let file = self.change().ballast[Ballast::Log as usize].take_if(|file| file.len >= least)?;
+        let file = self.change().ballast[ReservePurpose::Log as usize].take_if(|file| file.len >= least)?;
         self.base.space.gauges.set_ballast_used(true);
         Some(file)
     }
 
     /// Removes a reserved file to free its space. Returns false if it does not exist.
-    pub fn give_ballast(&self, part: Ballast) -> bool {
+    pub fn release_reserved(&self, part: ReservePurpose) -> bool {
         let Some(file) = self.change().ballast[part as usize].take() else { return false };
         self.base.space.gauges.set_ballast_used(true);
         self.base.store.remove(&self.ballast_name(part, file.number)).is_ok()
@@ -268,19 +268,19 @@ impl Spares {
 
     /// Returns the name of a reserved file. With a fast tier, the file for jobs is on the capacity
     /// tier.
-    fn ballast_name(&self, part: Ballast, number: u64) -> String {
-        let apart = part == Ballast::Jobs && self.base.manifest.state().speed.is_some();
+    fn ballast_name(&self, part: ReservePurpose, number: u64) -> String {
+        let apart = part == ReservePurpose::Jobs && self.base.manifest.state().speed.is_some();
         if apart { names::room(number) } else { names::log(number) }
     }
 
     /// Returns the purpose of a reserved file, by its name and length.
-    fn ballast_in(&self, entry: &DirEntry) -> Option<(Ballast, u64)> {
+    fn ballast_in(&self, entry: &DirEntry) -> Option<(ReservePurpose, u64)> {
         let number = names::parse(&entry.name)?.number()?;
-        let is = |part: &Ballast| {
+        let is = |part: &ReservePurpose| {
             part.len(self.base.terms.group_bytes) == entry.len
                 && self.ballast_name(*part, number) == entry.name
         };
-        Ballast::ALL.into_iter().find(is).map(|part| (part, number))
+        ReservePurpose::ALL.into_iter().find(is).map(|part| (part, number))
     }
 
     /// Removes the longest free file to free its space. Returns false if there is none.
@@ -306,18 +306,18 @@ impl Spares {
 
     /// Returns true while part of the reserved space is missing after use: every lane takes deletes
     /// only.
-    pub fn ballast_is_short(&self) -> bool {
+    pub fn reserved_is_short(&self) -> bool {
         self.base.space.gauges.ballast_is_used()
     }
 
     /// Makes the missing reserved files. The caller holds the lock of group preparation.
-    pub(super) fn fill_ballast(&self) -> Result<()> {
+    pub(super) fn fill_reserved(&self) -> Result<()> {
         if self.base.lane.retains() {
             return Ok(());
         }
         self.base.space.gauges.set_ballast_used(true);
         // The longer file first: if it does not fit, the space is left to jobs.
-        for part in [Ballast::Jobs, Ballast::Log] {
+        for part in [ReservePurpose::Jobs, ReservePurpose::Log] {
             let len = part.len(self.base.terms.group_bytes);
             if lock(&self.files).ballast[part as usize].is_some() {
                 continue;
@@ -370,11 +370,11 @@ impl Spares {
     }
 
     /// Takes back a file for a group whose listing failed.
-    pub(super) fn give_back(&self, file: GroupFile, need: Need) {
+    pub(super) fn give_back(&self, file: GroupFile, need: LogGroupPurpose) {
         let mut files = self.change();
-        let of_ballast = file.len == Ballast::Log.len(self.base.terms.group_bytes);
-        let ballast = &mut files.ballast[Ballast::Log as usize];
-        if need != Need::Usual && ballast.is_none() && of_ballast {
+        let of_ballast = file.len == ReservePurpose::Log.len(self.base.terms.group_bytes);
+        let ballast = &mut files.ballast[ReservePurpose::Log as usize];
+        if need != LogGroupPurpose::Usual && ballast.is_none() && of_ballast {
             *ballast = Some(file);
         } else {
             files.free.push(file);
@@ -418,7 +418,7 @@ impl Spares {
             }
         }
         outcome?;
-        if removes && self.ballast_is_short() {
+        if removes && self.reserved_is_short() {
             // Some file systems free the space of a removed file only once its removal is durable.
             self.base.store.sync_dir()?;
         }

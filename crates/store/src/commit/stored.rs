@@ -35,7 +35,7 @@
 //! are open, up to [`super::LogTerms::retained_open_max`].
 
 use super::files::{GroupFile, GroupFiles};
-use super::foundation::{Foundation, ToldBytes};
+use super::lane_shared::{LaneShared, ToldBytes};
 use super::recorded;
 use super::spares::Spares;
 use crate::descriptors::LOG_PARTS;
@@ -101,7 +101,7 @@ pub(super) struct Readable {
 /// The released groups of a lane: see the module.
 #[derive(Debug)]
 pub struct StoredGroups {
-    base: Arc<Foundation>,
+    base: Arc<LaneShared>,
     files: Arc<GroupFiles>,
     spares: Arc<Spares>,
     /// The state, under one lock.
@@ -124,7 +124,7 @@ struct Groups {
 }
 
 impl StoredGroups {
-    pub(super) fn new(base: Arc<Foundation>, files: Arc<GroupFiles>, spares: Arc<Spares>) -> StoredGroups {
+    pub(super) fn new(base: Arc<LaneShared>, files: Arc<GroupFiles>, spares: Arc<Spares>) -> StoredGroups {
         let open = OpenFiles::new(base.terms.retained_open_max);
         open.share(&base.context.volumes.directory().descriptors, LOG_PARTS);
         StoredGroups { base, files, spares, groups: Mutex::default(), open }

@@ -6,17 +6,17 @@
 
 use super::files::GroupFiles;
 use super::floors::Floors;
-use super::foundation::Foundation;
 use super::idle::Idle;
+use super::lane_shared::LaneShared;
 use super::preparation::Preparation;
 use super::spares::Spares;
-use super::staging_len;
 use super::stored::StoredGroups;
+use super::tail_buffer_len;
 use crate::manifest::Record;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::{ErrorKind, Result, SeqNo};
 use std::sync::Arc;
-use wal::{Overtaken, TenantId};
+use wal::{TenantId, UnrecordedBegin};
 
 /// A background task of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum Task {
 /// Background work of the log: see the module.
 #[derive(Debug)]
 pub struct Upkeep {
-    base: Arc<Foundation>,
+    base: Arc<LaneShared>,
     files: Arc<GroupFiles>,
     spares: Arc<Spares>,
     stored: Arc<StoredGroups>,
@@ -55,7 +55,7 @@ pub struct Upkeep {
 
 impl Upkeep {
     pub(super) fn new(
-        base: Arc<Foundation>,
+        base: Arc<LaneShared>,
         files: Arc<GroupFiles>,
         spares: Arc<Spares>,
         stored: Arc<StoredGroups>,
@@ -129,7 +129,7 @@ impl Upkeep {
     /// Returns true if the tail buffer is short for the current group length.
     fn wants_longer_ring(&self) -> bool {
         let wanted = self.ring_wanted();
-        self.base.wal().content().staging_len() < wanted && !self.ring_refused.load(Ordering::Relaxed)
+        self.base.wal().content().tail_buffer_len() < wanted && !self.ring_refused.load(Ordering::Relaxed)
     }
 
     /// Runs a task.
@@ -213,11 +213,12 @@ impl Upkeep {
     /// kept for deletes and freeing jobs.
     fn ring_wanted(&self) -> usize {
         let (wal, group_len) = (self.base.wal(), self.files.len());
-        let whole = self.base.terms.aging.ring_len(group_len, self.base.terms.group_bytes);
-        let (short, useful) = (staging_len(group_len), wal.deferred().useful_ring_bytes() / io::PAGE as u64);
+        let whole = self.base.terms.aging.tail_buffer_len(group_len, self.base.terms.group_bytes);
+        let (short, useful) =
+            (tail_buffer_len(group_len), wal.deferred().useful_ring_bytes() / io::PAGE as u64);
         let useful = usize::try_from(useful).unwrap_or(usize::MAX).saturating_mul(io::PAGE);
         let wanted = whole.min(useful).max(short);
-        let more = wanted.saturating_sub(wal.content().staging_len().max(short)) as u64;
+        let more = wanted.saturating_sub(wal.content().tail_buffer_len().max(short)) as u64;
         if more == 0 || self.base.space.has_room_left(more) { wanted } else { short }
     }
 
@@ -234,7 +235,7 @@ impl Upkeep {
     /// Manifest and file system errors. After `NoSpace` nothing happened.
     fn skip_overtaken(&self, floors: &[(TenantId, SeqNo)]) -> Result<bool> {
         let Some(overtaken) = self.base.wal().deferred().overtaken(floors) else { return Ok(false) };
-        let Overtaken { ltn, begin, released } = &overtaken;
+        let UnrecordedBegin { ltn, begin, released } = &overtaken;
         let record = Record::BeginLogGroup { ltn: *ltn, begin: *begin };
         self.files.release_with(released, vec![record], || self.base.wal().deferred().skip_to(&overtaken))?;
         Ok(true)

@@ -59,7 +59,7 @@ impl<'a> LaneCopy<'a> {
             let options = WalOptions {
                 lane: self.lane,
                 group_len: self.group_bytes,
-                staging_len: STAGING_LEN,
+                tail_buffer_len: STAGING_LEN,
                 ..WalOptions::default()
             };
             let (store, history) = (self.copy.uid, History::default());

@@ -1,12 +1,12 @@
 //! Sessions on the fast tier of a store: see [`crate::speed`].
 
-use super::Files;
+use super::StoreFiles;
 use crate::manifest::Record;
 use crate::names::{self, FileKind};
-use crate::volumes::SpeedDisk;
+use crate::volumes::FastTier;
 use crate::volumes::identity::{Identity, IdentityFile, check_disk};
 use base::{ErrorKind, Result, Uid};
-use io::{Disks, FileSystem};
+use io::{FileSystem, Tiers};
 use std::path::Path;
 
 /// Begins a session if the store has a fast tier. The log and the manifest have been found
@@ -14,7 +14,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// `NoSpace`: nothing happened, and it may be tried again. Manifest and file system errors.
-pub(super) fn begin(files: &Files, session: Uid) -> Result<()> {
+pub(super) fn begin(files: &StoreFiles, session: Uid) -> Result<()> {
     let (context, manifest) = (files.context(), files.manifest());
     let state = manifest.state();
     let Some((disks, known)) = context.env.fs.disks(&context.dir).zip(state.speed.as_ref()) else {
@@ -30,7 +30,7 @@ pub(super) fn begin(files: &Files, session: Uid) -> Result<()> {
     let next = Identity { store, disk, epoch, session, previous: known.session, moving: false };
     file.write(good + 1, &next)?;
     let place = disks.speed_dir.display().to_string();
-    let record = Record::SpeedDisk { disk: Some(SpeedDisk { disk, epoch, session, place }) };
+    let record = Record::FastTier { disk: Some(FastTier { disk, epoch, session, place }) };
     manifest.commit_store(|_| Ok(vec![record]), |_| {})?;
     let last = Identity { previous: Uid::default(), ..next };
     file.write(good, &last)?;
@@ -39,7 +39,7 @@ pub(super) fn begin(files: &Files, session: Uid) -> Result<()> {
 }
 
 /// Removes leftover log files from the capacity tier after an interrupted move.
-fn sweep(disks: &Disks, dir: &Path) -> Result<()> {
+fn sweep(disks: &Tiers, dir: &Path) -> Result<()> {
     remove_all(&*disks.capacity, dir, FileKind::is_of_log)
 }
 

@@ -2,7 +2,7 @@
 
 use super::directory;
 use super::format::{self, LEN_MAX};
-use super::names::{Id, Part};
+use super::names::{Id, RequestFile};
 use super::server::{remove, write};
 use crate::names::{CURRENT, CURRENT_COPY, LOCK};
 use base::{Error, ErrorKind, Result};
@@ -108,9 +108,10 @@ impl<'a> Asked<'a> {
     fn make(env: &'a Env, store: &'a Path, dir: &Path, text: &str) -> Result<Asked<'a>> {
         let id = Id(env.entropy.next_u64());
         env.fs.create_dir_all(dir)?;
-        let lock = env.fs.lock(&io::fs::join(dir, &id.name(Part::Lock)), "a request for a checkpoint")?;
+        let lock =
+            env.fs.lock(&io::fs::join(dir, &id.name(RequestFile::Lock)), "a request for a checkpoint")?;
         let asked = Asked { env, store, dir: dir.to_owned(), id, lock: Some(lock) };
-        write(env, dir, (&id.name(Part::RequestTemp), &id.name(Part::Request)), text)?;
+        write(env, dir, (&id.name(RequestFile::RequestTemp), &id.name(RequestFile::Request)), text)?;
         Ok(asked)
     }
 
@@ -147,7 +148,7 @@ impl<'a> Asked<'a> {
 
     /// Returns the answer, if it is there.
     fn outcome(&self) -> Result<Option<Result<()>>> {
-        let path = self.path(Part::Answer);
+        let path = self.path(RequestFile::Answer);
         match self.env.fs.read_all(&path, LEN_MAX) {
             Ok(bytes) => Ok(Some(format::outcome(&bytes))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -156,15 +157,15 @@ impl<'a> Asked<'a> {
     }
 
     fn state(&self) -> Result<Option<CheckpointRequest>> {
-        if self.env.fs.exists(&self.path(Part::Taken))? {
+        if self.env.fs.exists(&self.path(RequestFile::Taken))? {
             return Ok(Some(CheckpointRequest::Taken));
         }
-        Ok(self.env.fs.exists(&self.path(Part::Request))?.then_some(CheckpointRequest::Waiting))
+        Ok(self.env.fs.exists(&self.path(RequestFile::Request))?.then_some(CheckpointRequest::Waiting))
     }
 
     /// Withdraws the request. Returns false if the server took it first.
     fn withdraws(&self) -> Result<bool> {
-        match self.env.fs.remove(&self.path(Part::Request)) {
+        match self.env.fs.remove(&self.path(RequestFile::Request)) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),
@@ -176,7 +177,7 @@ impl<'a> Asked<'a> {
         self.env.fs.lock_to_read(&io::fs::join(self.store, LOCK)).is_ok()
     }
 
-    fn path(&self, part: Part) -> PathBuf {
+    fn path(&self, part: RequestFile) -> PathBuf {
         io::fs::join(&self.dir, &self.id.name(part))
     }
 

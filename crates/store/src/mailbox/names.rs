@@ -8,7 +8,7 @@ pub struct Id(pub u64);
 
 /// A file of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum RequestFile {
     /// Locked while the client waits.
     Lock,
     /// A request in writing.
@@ -23,19 +23,25 @@ pub enum Part {
     Answer,
 }
 
-impl Part {
+impl RequestFile {
     /// All parts in the order of their removal: the lock is last.
-    pub const ALL: [Part; 6] =
-        [Part::RequestTemp, Part::Request, Part::Taken, Part::AnswerTemp, Part::Answer, Part::Lock];
+    pub const ALL: [RequestFile; 6] = [
+        RequestFile::RequestTemp,
+        RequestFile::Request,
+        RequestFile::Taken,
+        RequestFile::AnswerTemp,
+        RequestFile::Answer,
+        RequestFile::Lock,
+    ];
 
     fn extension(self) -> &'static str {
         match self {
-            Part::Lock => "lock",
-            Part::RequestTemp => "request-tmp",
-            Part::Request => "request",
-            Part::Taken => "taken",
-            Part::AnswerTemp => "answer-tmp",
-            Part::Answer => "answer",
+            RequestFile::Lock => "lock",
+            RequestFile::RequestTemp => "request-tmp",
+            RequestFile::Request => "request",
+            RequestFile::Taken => "taken",
+            RequestFile::AnswerTemp => "answer-tmp",
+            RequestFile::Answer => "answer",
         }
     }
 }
@@ -48,15 +54,15 @@ impl fmt::Display for Id {
 
 impl Id {
     /// Returns the name of a file.
-    pub fn name(self, part: Part) -> String {
+    pub fn name(self, part: RequestFile) -> String {
         format!("{self}.{}", part.extension())
     }
 }
 
 /// Returns the request and part of a name; `None` for any other name.
-pub fn parse(name: &str) -> Option<(Id, Part)> {
+pub fn parse(name: &str) -> Option<(Id, RequestFile)> {
     let (digits, extension) = name.split_once('.')?;
     let id = Id(u64::from_str_radix(digits, 16).ok()?);
-    let part = Part::ALL.into_iter().find(|part| part.extension() == extension)?;
+    let part = RequestFile::ALL.into_iter().find(|part| part.extension() == extension)?;
     (id.name(part) == name).then_some((id, part))
 }

@@ -1,7 +1,7 @@
 //! The server: finds requests, takes them, and answers them one after another.
 
 use super::format::{self, LEN_MAX};
-use super::names::{self, Id, Part};
+use super::names::{self, Id, RequestFile};
 use super::{LOOK_NS, directory};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, lock, rank};
@@ -91,7 +91,7 @@ impl Mailbox {
         if !fs.exists(&self.dir)? {
             return Ok(());
         }
-        let mut requests: BTreeMap<Id, BTreeSet<Part>> = BTreeMap::new();
+        let mut requests: BTreeMap<Id, BTreeSet<RequestFile>> = BTreeMap::new();
         for (id, part) in fs.list(&self.dir)?.iter().filter_map(|entry| names::parse(&entry.name)) {
             if requests.len() < SEEN_MAX || requests.contains_key(&id) {
                 requests.entry(id).or_default().insert(part);
@@ -114,20 +114,24 @@ impl Mailbox {
     }
 
     /// Takes a request, if it is one. Returns false if nothing of it is left.
-    fn take(&self, id: Id, parts: &BTreeSet<Part>) -> bool {
+    fn take(&self, id: Id, parts: &BTreeSet<RequestFile>) -> bool {
         if !self.is_awaited(id) {
             self.remove(id);
             return false;
         }
-        if parts.contains(&Part::Answer) {
+        if parts.contains(&RequestFile::Answer) {
             return true;
         }
-        if parts.contains(&Part::Taken) {
+        if parts.contains(&RequestFile::Taken) {
             let why = "the process that took the request ended before it answered: if the copy \
                        is no store, request it again";
             self.answer(id, &Err(Error::new(ErrorKind::Closed, why)));
-        } else if parts.contains(&Part::Request)
-            && self.env.fs.rename(&self.path(id, Part::Request), &self.path(id, Part::Taken)).is_ok()
+        } else if parts.contains(&RequestFile::Request)
+            && self
+                .env
+                .fs
+                .rename(&self.path(id, RequestFile::Request), &self.path(id, RequestFile::Taken))
+                .is_ok()
         {
             let is_full = {
                 let mut taken = lock(&self.taken);
@@ -147,27 +151,27 @@ impl Mailbox {
 
     /// Returns true if the client waits, or may wait: it holds its lock for as long.
     fn is_awaited(&self, id: Id) -> bool {
-        match self.env.fs.lock_to_read(&self.path(id, Part::Lock)) {
+        match self.env.fs.lock_to_read(&self.path(id, RequestFile::Lock)) {
             Ok(_) => false,
             Err(e) => e.kind() != ErrorKind::NotFound,
         }
     }
 
     fn target(&self, id: Id) -> Result<PathBuf> {
-        format::target(&self.env.fs.read_all(&self.path(id, Part::Taken), LEN_MAX)?)
+        format::target(&self.env.fs.read_all(&self.path(id, RequestFile::Taken), LEN_MAX)?)
     }
 
     /// Answers a request. Without space for the answer the client sees that its request is gone.
     fn answer(&self, id: Id, outcome: &Result<()>) {
         let _ = self.write_answer(id, &format::answer(outcome));
-        let _ = self.env.fs.remove(&self.path(id, Part::Taken));
+        let _ = self.env.fs.remove(&self.path(id, RequestFile::Taken));
         if !self.is_awaited(id) {
             self.remove(id);
         }
     }
 
     fn write_answer(&self, id: Id, text: &str) -> Result<()> {
-        write(&self.env, &self.dir, (&id.name(Part::AnswerTemp), &id.name(Part::Answer)), text)
+        write(&self.env, &self.dir, (&id.name(RequestFile::AnswerTemp), &id.name(RequestFile::Answer)), text)
     }
 
     /// Removes the files of a request. The next scan finds the files that cannot be removed.
@@ -175,7 +179,7 @@ impl Mailbox {
         remove(&self.env, &self.dir, id);
     }
 
-    fn path(&self, id: Id, part: Part) -> PathBuf {
+    fn path(&self, id: Id, part: RequestFile) -> PathBuf {
         io::fs::join(&self.dir, &id.name(part))
     }
 }
@@ -197,7 +201,7 @@ pub(super) fn write(env: &Env, dir: &Path, (temp, name): (&str, &str), text: &st
 
 /// Removes the files of a request, the lock last.
 pub(super) fn remove(env: &Env, dir: &Path, id: Id) {
-    for part in Part::ALL {
+    for part in RequestFile::ALL {
         let _ = env.fs.remove(&io::fs::join(dir, &id.name(part)));
     }
 }

@@ -1,7 +1,7 @@
 //! Both sides on one simulated machine: the client's pauses run the server.
 
 use super::format::{self, LEN_MAX};
-use super::names::{Id, Part};
+use super::names::{Id, RequestFile};
 use super::server::write;
 use super::*;
 use base::{Error, ErrorKind, Result};
@@ -33,20 +33,20 @@ fn tend(mailbox: &Mailbox, checkpoint: &dyn Fn(&Path) -> Result<()>) {
     }
 }
 
-fn path(id: Id, part: Part) -> PathBuf {
+fn path(id: Id, part: RequestFile) -> PathBuf {
     Path::new(STORE).join(DIR).join(id.name(part))
 }
 
 /// Writes a file of a request, and takes the lock that marks its client as alive.
-fn put(env: &Env, id: Id, part: Part, text: &str) -> Box<dyn FileLock> {
+fn put(env: &Env, id: Id, part: RequestFile, text: &str) -> Box<dyn FileLock> {
     env.fs.create_dir_all(&directory(Path::new(STORE))).unwrap();
-    let lock = env.fs.lock(&path(id, Part::Lock), "client").unwrap();
+    let lock = env.fs.lock(&path(id, RequestFile::Lock), "client").unwrap();
     write(env, &directory(Path::new(STORE)), ("x", &id.name(part)), text).unwrap();
     lock
 }
 
 fn answer_of(env: &Env, id: Id) -> Result<()> {
-    format::outcome(&env.fs.read_all(&path(id, Part::Answer), LEN_MAX).unwrap())
+    format::outcome(&env.fs.read_all(&path(id, RequestFile::Answer), LEN_MAX).unwrap())
 }
 
 fn has_no_requests(env: &Env) -> bool {
@@ -120,8 +120,8 @@ fn the_end_of_the_process_ends_the_wait() {
 fn a_reopened_store_refuses_requests_taken_before() {
     let env = SimEnv::new(5).env();
     let _lock = store(&env);
-    let before = put(&env, Id(1), Part::Taken, &format::request(Path::new("/one")));
-    let waits = put(&env, Id(2), Part::Request, &format::request(Path::new("/two")));
+    let before = put(&env, Id(1), RequestFile::Taken, &format::request(Path::new("/one")));
+    let waits = put(&env, Id(2), RequestFile::Request, &format::request(Path::new("/two")));
     let mailbox = Mailbox::new(&env, Path::new(STORE));
     assert!(!mailbox.is_due() && !mailbox.look());
     env.clock.sleep_ns(LOOK_NS);
@@ -144,7 +144,7 @@ fn a_reopened_store_refuses_requests_taken_before() {
 fn the_request_of_a_client_that_died_is_removed() {
     let env = SimEnv::new(6).env();
     let _lock = store(&env);
-    drop(put(&env, Id(7), Part::Request, &format::request(Path::new("/copy"))));
+    drop(put(&env, Id(7), RequestFile::Request, &format::request(Path::new("/copy"))));
     let mailbox = Mailbox::new(&env, Path::new(STORE));
     env.clock.sleep_ns(LOOK_NS);
     tend(&mailbox, &|_| unreachable!("nobody waits for it"));
@@ -172,7 +172,7 @@ fn malformed_requests_are_refused_and_foreign_files_stay() {
         (&long, ErrorKind::Corruption),
     ];
     let locks: Vec<_> =
-        (0..).zip(&cases).map(|(n, (text, _))| put(&env, Id(n), Part::Request, text)).collect();
+        (0..).zip(&cases).map(|(n, (text, _))| put(&env, Id(n), RequestFile::Request, text)).collect();
     write(&env, &directory(Path::new(STORE)), ("x", "1.request"), &good).unwrap();
     let mailbox = Mailbox::new(&env, Path::new(STORE));
     env.clock.sleep_ns(LOOK_NS);
@@ -193,7 +193,7 @@ fn too_many_requests_are_refused() {
     let env = SimEnv::new(8).env();
     let _lock = store(&env);
     let text = format::request(Path::new("/copy"));
-    let _locks: Vec<_> = (0..20).map(|n| put(&env, Id(n), Part::Request, &text)).collect();
+    let _locks: Vec<_> = (0..20).map(|n| put(&env, Id(n), RequestFile::Request, &text)).collect();
     let mailbox = Mailbox::new(&env, Path::new(STORE));
     env.clock.sleep_ns(LOOK_NS);
     let made = RefCell::new(0);

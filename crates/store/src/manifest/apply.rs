@@ -2,29 +2,29 @@
 //!
 //! The store's own records take effect before the engines' steps, and removals of log groups and
 //! files before everything else. A file number has a single owner. An engine takes the numbers of
-//! the files that its records name from its [`Ground`], which checks all other owners.
+//! the files that its records name from its [`StateBuilder`], which checks all other owners.
 
 use super::contradiction::{fault, refuse};
 use super::engine::Engine;
-use super::engine_parts::{Part, put_own_step};
+use super::engine_parts::{EnginePart, put_own_step};
 use super::record::{
     ENGINE_ID_MAX, ENGINE_NAME_LEN_MAX, EngineFile, EngineId, LogGroupMeta, Payload, Record, is_file_number,
 };
-use super::state::{Commit, Ground, State, StateOf, raise, raise_seq};
+use super::state::{Commit, ManifestState, StateBuilder, StateOf, raise, raise_seq};
 use crate::IdMap;
 use crate::field::{damaged, newer};
 use base::{Error, ErrorKind, MAX_SEQ, Result};
 use std::sync::Arc;
 
-impl State {
+impl ManifestState {
     /// Returns the state after an edit read from a manifest.
     ///
     /// # Errors
     /// `Corruption` if the edit contradicts the state or is damaged, `Unsupported` if a newer
     /// release wrote it.
-    pub fn after(&self, edit: &[u8]) -> Result<State> {
+    pub fn after(&self, edit: &[u8]) -> Result<ManifestState> {
         let edit = Payload::decode(edit)?;
-        let mut next = State { edit_number: self.edit_number + 1, ..self.clone() };
+        let mut next = ManifestState { edit_number: self.edit_number + 1, ..self.clone() };
         let applied = apply(&mut next, &edit.records)
             .and_then(|()| edit.all_steps().try_for_each(|(id, step)| apply_step(&mut next, id, step)));
         applied.map_err(|e| if e.kind() == ErrorKind::InvalidArgument { damaged(e) } else { e })?;
@@ -35,8 +35,8 @@ impl State {
     ///
     /// # Errors
     /// `InvalidArgument` if they contradict the state.
-    pub(super) fn changed(&self, records: &[Record]) -> Result<(State, Vec<u8>)> {
-        let mut next = State { edit_number: self.edit_number + 1, ..self.clone() };
+    pub(super) fn changed(&self, records: &[Record]) -> Result<(ManifestState, Vec<u8>)> {
+        let mut next = ManifestState { edit_number: self.edit_number + 1, ..self.clone() };
         apply(&mut next, records)?;
         let mut out = Vec::new();
         records.iter().for_each(|record| record.encode_into(&mut out));
@@ -47,7 +47,7 @@ impl State {
     ///
     /// # Errors
     /// `InvalidArgument` if a group or its file is there already.
-    pub fn with_log(mut self, groups: Vec<LogGroupMeta>) -> Result<State> {
+    pub fn with_log(mut self, groups: Vec<LogGroupMeta>) -> Result<ManifestState> {
         let volume = self.log_volume();
         let here = |group| Record::AddLogGroup { group: LogGroupMeta { volume, ..group } };
         let records: Vec<Record> = groups.into_iter().map(here).collect();
@@ -85,7 +85,7 @@ impl<E: Engine> StateOf<E> {
 }
 
 /// Applies the store's own records of one edit.
-fn apply(state: &mut State, records: &[Record]) -> Result<()> {
+fn apply(state: &mut ManifestState, records: &[Record]) -> Result<()> {
     for record in records {
         match record {
             Record::RemoveLogGroup { ltn } => state.log_groups.remove(*ltn)?,
@@ -96,7 +96,7 @@ fn apply(state: &mut State, records: &[Record]) -> Result<()> {
     records.iter().try_for_each(|record| one(state, record))
 }
 
-fn one(state: &mut State, record: &Record) -> Result<()> {
+fn one(state: &mut ManifestState, record: &Record) -> Result<()> {
     match record {
         Record::RemoveLogGroup { .. } | Record::RemoveEngineFile { .. } => Ok(()), // applied first
         Record::AddLogGroup { group } => add_log_group(state, *group),
@@ -126,7 +126,7 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
             state.space_ceiling = Some(*bytes).filter(|bytes| *bytes > 0);
             Ok(())
         }
-        Record::SpeedDisk { disk } => {
+        Record::FastTier { disk } => {
             state.speed = disk.clone().map(Arc::new);
             let volume = state.log_volume();
             state.log_groups.move_to(volume);
@@ -135,7 +135,7 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
     }
 }
 
-fn add_log_group(state: &mut State, group: LogGroupMeta) -> Result<()> {
+fn add_log_group(state: &mut ManifestState, group: LogGroupMeta) -> Result<()> {
     state.log_groups.check_new(group.ltn)?;
     take(state, group.file)?;
     state.log_groups.add(group);
@@ -143,7 +143,7 @@ fn add_log_group(state: &mut State, group: LogGroupMeta) -> Result<()> {
 }
 
 /// Takes a file number for the store itself.
-fn take(state: &mut State, number: u64) -> Result<()> {
+fn take(state: &mut ManifestState, number: u64) -> Result<()> {
     if !is_file_number(number) {
         return refuse(format!("file number {number} is out of range"));
     }
@@ -153,7 +153,7 @@ fn take(state: &mut State, number: u64) -> Result<()> {
     raise(&mut state.next_file_number, number + 1)
 }
 
-fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Result<()> {
+fn add_engine(state: &mut ManifestState, id: EngineId, name: &str, format: u32) -> Result<()> {
     if id == EngineId::NATIVE || name.len() > ENGINE_NAME_LEN_MAX {
         return refuse(format!("engine {id} cannot be added: its id is taken, or its name too long"));
     }
@@ -166,8 +166,8 @@ fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Resul
 
 /// Fails if the log may still hold batches of an engine that was removed: after it is added again,
 /// replay would hand them to it.
-fn check_gone(state: &State, id: EngineId) -> Result<()> {
-    let Some(below) = state.engines.get(id).and_then(Part::gone_below) else { return Ok(()) };
+fn check_gone(state: &ManifestState, id: EngineId) -> Result<()> {
+    let Some(below) = state.engines.get(id).and_then(EnginePart::gone_below) else { return Ok(()) };
     let group = state.log_groups.values().find(|group| group.ltn < below);
     let Some(group) = group else {
         return Ok(());
@@ -180,14 +180,14 @@ fn check_gone(state: &State, id: EngineId) -> Result<()> {
     Err(Error::new(ErrorKind::Busy, why))
 }
 
-fn add_file(state: &mut State, id: EngineId, file: EngineFile) -> Result<()> {
+fn add_file(state: &mut ManifestState, id: EngineId, file: EngineFile) -> Result<()> {
     state.engines.added(id)?;
     take(state, file.number)?;
     state.engines.added(id)?.add_file(file);
     Ok(())
 }
 
-fn remove_file(state: &mut State, id: EngineId, number: u64) -> Result<()> {
+fn remove_file(state: &mut ManifestState, id: EngineId, number: u64) -> Result<()> {
     match state.engines.added(id)?.remove_file(number) {
         true => Ok(()),
         false => refuse(format!("engine {id} has no file {number}")),
@@ -195,9 +195,9 @@ fn remove_file(state: &mut State, id: EngineId, number: u64) -> Result<()> {
 }
 
 /// Applies a step of an engine, as read from a manifest.
-fn apply_step(state: &mut State, id: EngineId, step: &[u8]) -> Result<()> {
+fn apply_step(state: &mut ManifestState, id: EngineId, step: &[u8]) -> Result<()> {
     if let Some((engine, own)) = state.engines.added(id)?.take_step(step) {
-        let own = engine.apply(&own, step, &mut Ground::of(state, id))?;
+        let own = engine.apply(&own, step, &mut StateBuilder::of(state, id))?;
         state.engines.put(id, own);
     }
     Ok(())
@@ -207,18 +207,18 @@ fn apply_step(state: &mut State, id: EngineId, step: &[u8]) -> Result<()> {
 /// records of the edit. These include values that a reader without the engine cannot take from its
 /// step.
 fn apply_commit<E: Engine>(
-    before: &State,
+    before: &ManifestState,
     own: &Arc<E::State>,
     commit: &Commit<E>,
-) -> Result<(State, Arc<E::State>, Vec<Record>)> {
-    let mut next = State { edit_number: before.edit_number + 1, ..before.clone() };
+) -> Result<(ManifestState, Arc<E::State>, Vec<Record>)> {
+    let mut next = ManifestState { edit_number: before.edit_number + 1, ..before.clone() };
     let mut all = commit.store.clone();
     let is_first = before.engines.is_first(E::ID);
     if is_first {
         all.insert(0, Record::AddEngine { engine: E::ID, name: E::NAME.to_owned(), format: E::FORMAT });
     }
     apply(&mut next, &all)?;
-    let own = Arc::new(E::apply(own, &commit.own, &mut Ground::of(&mut next, E::ID))?);
+    let own = Arc::new(E::apply(own, &commit.own, &mut StateBuilder::of(&mut next, E::ID))?);
     next.engines.put(E::ID, own.clone());
     if next.engines.has_added() {
         let moved = [
@@ -232,7 +232,7 @@ fn apply_commit<E: Engine>(
     Ok((next, own, all))
 }
 
-fn verify(state: &State) -> Result<()> {
+fn verify(state: &ManifestState) -> Result<()> {
     let mut taken: IdMap<u64, EngineId> = IdMap::new();
     let mut occupy = |number: u64, owner: EngineId| match taken.insert(number, owner) {
         Some(_) => fault(format!("file {number} is listed twice")),

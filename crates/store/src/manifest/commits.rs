@@ -5,7 +5,7 @@
 
 use super::files::{Failure, ManifestFiles, Pending};
 use super::format;
-use super::state::State;
+use super::state::ManifestState;
 use super::writer::Writer;
 use crate::format::StoreFormat;
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -22,14 +22,14 @@ pub struct Commits {
     /// Signalled whenever a leader resigns or a state is published.
     turn: Condvar,
     /// The published state. Changed under `inner`, in the order of edits.
-    published: Mutex<Arc<State>, rank::ManifestPublished>,
+    published: Mutex<Arc<ManifestState>, rank::ManifestPublished>,
     /// The number of the last durable edit. Changed by the leader, under `inner`.
     durable_edit: Arc<AtomicU64>,
 }
 
 struct Inner {
     /// The state with every accepted edit.
-    tip: Arc<State>,
+    tip: Arc<ManifestState>,
     /// Accepted edits that no leader has taken yet.
     queue: Vec<Pending>,
     /// True while a leader writes.
@@ -37,7 +37,7 @@ struct Inner {
     /// The open file; `None` before the first write and while a leader writes to it.
     writer: Option<Writer>,
     /// The state at the last durable edit.
-    durable: Arc<State>,
+    durable: Arc<ManifestState>,
     /// The number of the last published edit.
     published: u64,
     /// The last edit that a later record or `CURRENT` confirms.
@@ -49,7 +49,7 @@ struct Inner {
 }
 
 impl Inner {
-    fn roll_back(&mut self, durable: Arc<State>, e: Error) {
+    fn roll_back(&mut self, durable: Arc<ManifestState>, e: Error) {
         self.queue.clear();
         self.roll_backs.push((durable.edit_number, e));
         self.tip = durable;
@@ -68,7 +68,7 @@ impl Commits {
     pub(super) fn new(
         files: Arc<ManifestFiles>,
         read_only: bool,
-        state: Arc<State>,
+        state: Arc<ManifestState>,
         confirmed: u64,
     ) -> Commits {
         let number = state.edit_number;
@@ -94,7 +94,7 @@ impl Commits {
     }
 
     /// Returns the published state of the store.
-    pub(super) fn state(&self) -> Arc<State> {
+    pub(super) fn state(&self) -> Arc<ManifestState> {
         lock(&self.published).clone()
     }
 
@@ -113,9 +113,9 @@ impl Commits {
     /// the new state.
     pub(super) fn commit(
         &self,
-        change: impl FnOnce(&Arc<State>) -> Result<(Arc<State>, Vec<u8>)>,
-        publish: impl FnOnce(&Arc<State>),
-    ) -> Result<Arc<State>> {
+        change: impl FnOnce(&Arc<ManifestState>) -> Result<(Arc<ManifestState>, Vec<u8>)>,
+        publish: impl FnOnce(&Arc<ManifestState>),
+    ) -> Result<Arc<ManifestState>> {
         let _turn = rank::turn::<rank::ManifestTurn>();
         let mut inner = lock(&self.inner);
         self.check_writable(&inner)?;
@@ -237,7 +237,7 @@ impl Commits {
     }
 
     /// Begins a new manifest file with `state`: the durable state, in its format or in a newer one.
-    fn roll_to(&self, mut inner: MutexGuard<'_, Inner>, state: Arc<State>) -> Result<()> {
+    fn roll_to(&self, mut inner: MutexGuard<'_, Inner>, state: Arc<ManifestState>) -> Result<()> {
         inner.leading = true;
         let old = inner.writer.take();
         drop(inner);
@@ -271,7 +271,7 @@ impl Commits {
     /// Raises the format of all states. Edits accepted while the file was written lead to states in
     /// the old format; their callers raise it when they publish.
     fn publish_format(&self, inner: &mut Inner, format: StoreFormat) {
-        let raise = |state: &mut Arc<State>| *state = in_format(state, format);
+        let raise = |state: &mut Arc<ManifestState>| *state = in_format(state, format);
         raise(&mut inner.tip);
         raise(&mut inner.durable);
         inner.queue.iter_mut().for_each(|pending| raise(&mut pending.state));
@@ -366,7 +366,7 @@ impl Commits {
 }
 
 /// Returns a state in a format, which may be its own.
-fn in_format(state: &Arc<State>, format: StoreFormat) -> Arc<State> {
+fn in_format(state: &Arc<ManifestState>, format: StoreFormat) -> Arc<ManifestState> {
     match state.format == format {
         true => state.clone(),
         false => Arc::new(state.in_format(format)),
@@ -398,7 +398,7 @@ mod tests {
         let mut inner = lock(&commits.inner);
         for _ in 0..2 {
             let edit_number = inner.tip.edit_number + 1;
-            inner.tip = Arc::new(State { edit_number, ..State::clone(&inner.tip) });
+            inner.tip = Arc::new(ManifestState { edit_number, ..ManifestState::clone(&inner.tip) });
             let pending = Pending { state: inner.tip.clone(), payload: vec![7; 9000] };
             inner.queue.push(pending);
         }

@@ -5,7 +5,7 @@
 //! engines ([`Engines`]). The records of all others are kept unchanged.
 
 use super::record::EngineId;
-use super::state::{Ground, State};
+use super::state::{ManifestState, StateBuilder};
 use crate::names::FileKind;
 use crate::volumes::Volume;
 use base::{Result, SeqNo};
@@ -49,7 +49,7 @@ pub trait Engine: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// `InvalidArgument` if the edit contradicts the state.
-    fn apply(state: &Self::State, edit: &Self::Edit, ground: &mut Ground<'_>) -> Result<Self::State>;
+    fn apply(state: &Self::State, edit: &Self::Edit, ground: &mut StateBuilder<'_>) -> Result<Self::State>;
 
     /// Returns the edit that leads from [`Engine::empty`] to this state.
     fn snapshot(state: &Self::State) -> Self::Edit;
@@ -64,7 +64,7 @@ pub trait Engine: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// `Corruption` with the first contradiction.
-    fn verify(state: &Self::State, store: &State) -> Result<()>;
+    fn verify(state: &Self::State, store: &ManifestState) -> Result<()>;
 
     /// Returns the sequence below which the engine needs nothing from the log.
     fn floor(state: &Self::State) -> SeqNo;
@@ -100,10 +100,10 @@ pub(super) trait AnyEngine: Send + Sync {
     fn name(&self) -> &'static str;
     fn format(&self) -> u32;
     fn empty(&self) -> AnyState;
-    fn apply(&self, state: &AnyState, step: &[u8], ground: &mut Ground<'_>) -> Result<AnyState>;
+    fn apply(&self, state: &AnyState, step: &[u8], ground: &mut StateBuilder<'_>) -> Result<AnyState>;
     fn snapshot(&self, state: &AnyState) -> Vec<u8>;
     fn at_end(&self, state: &AnyState) -> AnyState;
-    fn verify(&self, state: &AnyState, store: &State) -> Result<()>;
+    fn verify(&self, state: &AnyState, store: &ManifestState) -> Result<()>;
     fn floor(&self, state: &AnyState) -> SeqNo;
     fn describe(&self, state: &AnyState) -> String;
     fn list(&self, step: &[u8]) -> Result<Vec<String>>;
@@ -135,7 +135,7 @@ impl<E: Engine> AnyEngine for Erased<E> {
     fn empty(&self) -> AnyState {
         Arc::new(E::empty())
     }
-    fn apply(&self, state: &AnyState, step: &[u8], ground: &mut Ground<'_>) -> Result<AnyState> {
+    fn apply(&self, state: &AnyState, step: &[u8], ground: &mut StateBuilder<'_>) -> Result<AnyState> {
         Ok(Arc::new(E::apply(own::<E>(state), &E::decode(step)?, ground)?))
     }
     fn snapshot(&self, state: &AnyState) -> Vec<u8> {
@@ -144,7 +144,7 @@ impl<E: Engine> AnyEngine for Erased<E> {
     fn at_end(&self, state: &AnyState) -> AnyState {
         Arc::new(E::at_end(own::<E>(state)))
     }
-    fn verify(&self, state: &AnyState, store: &State) -> Result<()> {
+    fn verify(&self, state: &AnyState, store: &ManifestState) -> Result<()> {
         E::verify(own::<E>(state), store)
     }
     fn floor(&self, state: &AnyState) -> SeqNo {

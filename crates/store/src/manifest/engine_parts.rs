@@ -10,7 +10,7 @@
 use super::contradiction::{fault, refuse};
 use super::engine::{AnyEngine, AnyState, Engine, Engines};
 use super::record::{ENGINES_MAX, EngineFile, EngineId, Record, put_step};
-use super::state::State;
+use super::state::ManifestState;
 use crate::IdMap;
 use crate::field::newer;
 use crate::names::FileKind;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 /// The engines of a store, by id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineParts(Vec<Part>);
+pub struct EngineParts(Vec<EnginePart>);
 
 /// The part of one engine in a store.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Part {
+pub(super) struct EnginePart {
     pub(super) id: EngineId,
     name: Arc<str>,
     format: u32,
@@ -41,7 +41,7 @@ pub(super) struct Part {
     body: Body,
 }
 
-impl Eq for Part {}
+impl Eq for EnginePart {}
 
 #[derive(Clone)]
 enum Body {
@@ -95,9 +95,9 @@ pub struct EngineView<'a> {
     pub files: &'a IdMap<u64, EngineFile>,
 }
 
-impl Part {
-    fn new(id: EngineId, name: &str, format: u32, body: Body) -> Part {
-        Part {
+impl EnginePart {
+    fn new(id: EngineId, name: &str, format: u32, body: Body) -> EnginePart {
+        EnginePart {
             id,
             name: name.into(),
             format,
@@ -219,7 +219,11 @@ impl Part {
     ///
     /// # Errors
     /// `Corruption`; errors of `occupy`.
-    pub(super) fn verify(&self, state: &State, mut occupy: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    pub(super) fn verify(
+        &self,
+        state: &ManifestState,
+        mut occupy: impl FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         for (number, file) in self.files.iter() {
             if number != file.number {
                 return fault(format!("file {} of engine {} is listed as {number}", file.number, self.id));
@@ -264,9 +268,9 @@ impl EngineParts {
     pub(super) fn of(engines: &Engines) -> EngineParts {
         let here = |engine: &'static dyn AnyEngine| {
             let body = Body::Here { engine, state: engine.empty() };
-            Part::new(engine.id(), engine.name(), engine.format(), body)
+            EnginePart::new(engine.id(), engine.name(), engine.format(), body)
         };
-        let mut parts: Vec<Part> = engines.iter().map(here).collect();
+        let mut parts: Vec<EnginePart> = engines.iter().map(here).collect();
         parts.sort_by_key(|part| part.id);
         EngineParts(parts)
     }
@@ -274,7 +278,7 @@ impl EngineParts {
     /// Returns the engines with data in the store, and the key-value engine if the store was opened
     /// with it.
     pub fn iter(&self) -> impl Iterator<Item = EngineView<'_>> + '_ {
-        self.0.iter().filter(|part| part.counts()).map(Part::view)
+        self.0.iter().filter(|part| part.counts()).map(EnginePart::view)
     }
 
     /// Returns the absent engines.
@@ -339,7 +343,7 @@ impl EngineParts {
     }
 
     /// Returns all parts, including those without data in the store.
-    pub(super) fn all(&self) -> &[Part] {
+    pub(super) fn all(&self) -> &[EnginePart] {
         &self.0
     }
 
@@ -353,11 +357,11 @@ impl EngineParts {
         self
     }
 
-    pub(super) fn get(&self, id: EngineId) -> Option<&Part> {
+    pub(super) fn get(&self, id: EngineId) -> Option<&EnginePart> {
         self.0.iter().find(|part| part.id == id)
     }
 
-    fn get_mut(&mut self, id: EngineId) -> Option<&mut Part> {
+    fn get_mut(&mut self, id: EngineId) -> Option<&mut EnginePart> {
         self.0.iter_mut().find(|part| part.id == id)
     }
 
@@ -366,9 +370,9 @@ impl EngineParts {
     ///
     /// # Errors
     /// `InvalidArgument` if it has not been added.
-    pub(super) fn added(&mut self, id: EngineId) -> Result<&mut Part> {
+    pub(super) fn added(&mut self, id: EngineId) -> Result<&mut EnginePart> {
         if id == EngineId::NATIVE && self.get(id).is_none() {
-            self.0.insert(0, Part::new(id, "", 0, Body::Away { steps: IdMap::new() }));
+            self.0.insert(0, EnginePart::new(id, "", 0, Body::Away { steps: IdMap::new() }));
         }
         match self.get_mut(id) {
             Some(part) if part.added || id == EngineId::NATIVE => Ok(part),
@@ -386,7 +390,7 @@ impl EngineParts {
                 return refuse("there are too many engines");
             }
             let at = self.0.partition_point(|part| part.id < id);
-            self.0.insert(at, Part::new(id, name, format, Body::Away { steps: IdMap::new() }));
+            self.0.insert(at, EnginePart::new(id, name, format, Body::Away { steps: IdMap::new() }));
         }
         let Some(part) = self.get_mut(id) else { return Ok(()) };
         let had_steps = part.added;
@@ -417,7 +421,8 @@ impl EngineParts {
             Body::Here { engine, .. } => Body::Here { engine: *engine, state: engine.empty() },
             Body::Away { .. } => Body::Away { steps: IdMap::new() },
         };
-        *part = Part { gone_below: Some(below_ltn), ..Part::new(id, &part.name.clone(), 0, body) };
+        *part =
+            EnginePart { gone_below: Some(below_ltn), ..EnginePart::new(id, &part.name.clone(), 0, body) };
         Ok(())
     }
 
@@ -488,7 +493,7 @@ impl EngineParts {
     pub(super) fn contradict(&mut self, id: EngineId, (number, file): (u64, EngineFile)) {
         match self.get_mut(id) {
             Some(part) => drop(part.files.insert(number, file)),
-            None => self.0.push(Part::new(id, "", 0, Body::Away { steps: IdMap::new() })),
+            None => self.0.push(EnginePart::new(id, "", 0, Body::Away { steps: IdMap::new() })),
         }
     }
 }

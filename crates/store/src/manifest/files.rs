@@ -10,7 +10,7 @@ use super::copies::CURRENT_LEN_MAX;
 use super::file_numbers::FileNumbers;
 use super::format::{self, Current, Header};
 use super::sizes::ManifestSizes;
-use super::state::State;
+use super::state::ManifestState;
 use super::store_dir::StoreDir;
 use super::writer::{self, Refused, Writer};
 use crate::format::{Feature, StoreFormat};
@@ -41,7 +41,7 @@ pub struct ManifestFiles {
 
 /// An accepted edit, encoded, and the state it leads to.
 pub(super) struct Pending {
-    pub state: Arc<State>,
+    pub state: Arc<ManifestState>,
     pub payload: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ pub(super) enum Failure {
 
 impl ManifestFiles {
     /// Creates the files of the store in `dir` with this state; its manifest was found as `name`.
-    pub(super) fn new(env: &Env, dir: &Path, state: &State, name: &str) -> ManifestFiles {
+    pub(super) fn new(env: &Env, dir: &Path, state: &ManifestState, name: &str) -> ManifestFiles {
         ManifestFiles {
             env: env.clone(),
             dir: StoreDir::new(dir.to_owned()),
@@ -96,7 +96,7 @@ impl ManifestFiles {
     /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A
     /// failure is `RolledBack` as long as `CURRENT` certainly is the old one. It is `Renamed` if
     /// there was no space or no descriptor to make the new name durable.
-    pub(super) fn begin_file(&self, state: &State) -> Result<Writer, Failure> {
+    pub(super) fn begin_file(&self, state: &ManifestState) -> Result<Writer, Failure> {
         let number = self.numbers.allocate();
         let payload = state.snapshot();
         let pieces = format::pieces(&payload, self.sizes.piece_len_max());
@@ -234,7 +234,7 @@ impl ManifestFiles {
     pub(super) fn write_batch(
         &self,
         writer: Option<Writer>,
-        durable: &State,
+        durable: &ManifestState,
         batch: &[Pending],
     ) -> Result<Writer, Failure> {
         let mut writer = match writer {
@@ -275,7 +275,12 @@ impl ManifestFiles {
     /// Part of the batch may be in the files and be read back later. A new file rules that out.
     /// Without space for one, a batch that is torn in all files counts as gone. If a file has all
     /// of it, a sync of that file makes it durable.
-    fn settle(&self, mut writer: Writer, refused: Refused, durable: &State) -> Result<Writer, Failure> {
+    fn settle(
+        &self,
+        mut writer: Writer,
+        refused: Refused,
+        durable: &ManifestState,
+    ) -> Result<Writer, Failure> {
         match self.begin_file(durable) {
             Ok(new) => Err(Failure::RolledBack(Some(new), refused.error)),
             Err(Failure::RolledBack(..) | Failure::Renamed(_)) if refused.is_gone() => {

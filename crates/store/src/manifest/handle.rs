@@ -1,7 +1,7 @@
 //! The manifest as one engine uses it: its commits, and its view of the state.
 
 use super::engine::{Engine, Engines};
-use super::state::{Commit, State, StateOf};
+use super::state::{Commit, ManifestState, StateOf};
 use super::{InitialState, Manifest};
 use base::{Error, Result};
 use io::Env;
@@ -48,7 +48,7 @@ impl<E: Engine> Handle<E> {
     /// # Errors
     /// As [`Manifest::create_with`].
     pub fn create_with(env: &Env, dir: &Path, state: StateOf<E>) -> Result<Self> {
-        Self::of(&Arc::new(Manifest::create_with(env, dir, State::clone(&state.store))?))
+        Self::of(&Arc::new(Manifest::create_with(env, dir, ManifestState::clone(&state.store))?))
     }
 
     /// Recovers a store with this engine alone: see [`Manifest::recover`].
@@ -99,13 +99,13 @@ impl<E: Engine> Handle<E> {
         build: impl FnOnce(&StateOf<E>) -> Result<C>,
         publish: impl FnOnce(&StateOf<E>),
     ) -> Result<StateOf<E>> {
-        let change = |tip: &Arc<State>| {
+        let change = |tip: &Arc<ManifestState>| {
             let tip = StateOf::<E>::of(tip.clone())?;
             let commit = build(&tip)?.into();
             let (next, payload) = tip.committed(&commit)?;
             Ok((next.store, payload))
         };
-        let seen = |state: Arc<State>| StateOf::of(state).expect("the engine is here");
+        let seen = |state: Arc<ManifestState>| StateOf::of(state).expect("the engine is here");
         self.manifest.commits().commit(change, |state| publish(&seen(state.clone()))).map(seen)
     }
 }

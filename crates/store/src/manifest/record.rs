@@ -10,7 +10,7 @@
 use crate::field::{flags, newer, number, sequence, small};
 use crate::names::FileKind;
 use crate::numbers::NUMBER_MAX;
-use crate::volumes::{SpeedDisk, Volume};
+use crate::volumes::{FastTier, Volume};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, Result, SeqNo, Uid};
 use std::borrow::Cow;
@@ -203,9 +203,9 @@ pub enum Record {
     },
     /// The location of the whole log: on a fast tier, or in the store directory. Repeated by each
     /// session.
-    SpeedDisk {
+    FastTier {
         /// The fast tier. `None`: the store directory.
-        disk: Option<SpeedDisk>,
+        disk: Option<FastTier>,
     },
 }
 
@@ -379,7 +379,7 @@ impl Record {
                 put_all(out, tag::REMOVE_ENGINE, [u64::from(engine.0), *below_ltn])
             }
             Record::SpaceCeiling { bytes } => put_all(out, tag::SPACE_CEILING, [*bytes]),
-            Record::SpeedDisk { disk } => {
+            Record::FastTier { disk } => {
                 out.push(u8::from(disk.is_some()));
                 disk.iter().for_each(|disk| disk.encode_into(out));
                 tag::SPEED_DISK
@@ -420,8 +420,8 @@ impl Record {
             tag::REMOVE_ENGINE_FILE => Record::RemoveEngineFile { engine: engine(r)?, number: number(r)? },
             tag::SPACE_CEILING => Record::SpaceCeiling { bytes: r.varint()? },
             tag::SPEED_DISK => {
-                let disk = if flags(r, 0b1)? != 0 { Some(SpeedDisk::decode(r)?) } else { None };
-                Record::SpeedDisk { disk }
+                let disk = if flags(r, 0b1)? != 0 { Some(FastTier::decode(r)?) } else { None };
+                Record::FastTier { disk }
             }
             _ => return Ok(None),
         };
@@ -580,8 +580,8 @@ impl fmt::Display for Record {
             }
             Record::SpaceCeiling { bytes: 0 } => f.write_str("files may occupy what there is"),
             Record::SpaceCeiling { bytes } => write!(f, "files may occupy {bytes} B"),
-            Record::SpeedDisk { disk: None } => f.write_str("the log is in the store's directory"),
-            Record::SpeedDisk { disk: Some(SpeedDisk { disk, epoch, session, place }) } => {
+            Record::FastTier { disk: None } => f.write_str("the log is in the store's directory"),
+            Record::FastTier { disk: Some(FastTier { disk, epoch, session, place }) } => {
                 let place = place.escape_debug();
                 write!(f, "the log is on disk {disk:?} session {epoch} {session:?} at \"{place}\"")
             }

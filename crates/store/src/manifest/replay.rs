@@ -6,7 +6,7 @@ use super::format::{
     Current, HEADER_LEN, Header, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RawRecord, confirmed, read_record,
 };
 use super::record::{EngineId, Payload, Record};
-use super::state::State;
+use super::state::ManifestState;
 use crate::format::StoreFormat;
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_REACHED_MAX;
@@ -27,7 +27,7 @@ pub struct History {
     /// Header of the manifest.
     pub header: Header,
     /// State at the end of the history.
-    pub state: State,
+    pub state: ManifestState,
     /// Number of edits after the snapshot.
     pub edits: u64,
     /// Bytes up to the end of the history, including the header.
@@ -53,7 +53,7 @@ pub(super) fn replay_up_to_damage(bytes: &[u8], engines: &Engines) -> Result<(Hi
     let header = Header::decode(bytes)?;
     let Snapshot { edit, payload, end } = read_snapshot(&header, bytes)?;
     let at = |e: Error| e.at_offset(HEADER_LEN as u64);
-    let mut state = State::from_snapshot(header.store, edit, &payload, engines).map_err(at)?;
+    let mut state = ManifestState::from_snapshot(header.store, edit, &payload, engines).map_err(at)?;
     state.format = header.format;
     drop(payload);
     let mut history = History { header, state, edits: 0, bytes: end as u64, torn_bytes: 0, confirmed: edit };
@@ -132,7 +132,7 @@ impl History {
 }
 
 /// Checks a state before it is used.
-fn check_state(dir: &Path, state: &State) -> Result<()> {
+fn check_state(dir: &Path, state: &ManifestState) -> Result<()> {
     state.verify()?;
     check_reached(state)?;
     state.check_volumes(dir)
@@ -140,7 +140,7 @@ fn check_state(dir: &Path, state: &State) -> Result<()> {
 
 /// Fails if the next numbers could run out. No store writes such a history, and none can continue
 /// it.
-fn check_reached(state: &State) -> Result<()> {
+fn check_reached(state: &ManifestState) -> Result<()> {
     let numbers = [state.next_file_number, state.next_ltn, state.edit_number];
     match numbers.into_iter().find(|&n| n > NUMBER_REACHED_MAX) {
         Some(n) => {
@@ -164,7 +164,7 @@ fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_ma
 }
 
 /// The manifest that recovery found.
-pub(super) struct Found {
+pub(super) struct RecoveredManifest {
     pub(super) history: History,
     /// Name of the manifest.
     pub(super) name: String,
@@ -175,12 +175,17 @@ pub(super) struct Found {
 }
 
 /// Finds the manifest of a directory and replays it; writes nothing.
-pub(super) fn find(env: &Env, dir: &Path, engines: &Engines) -> Result<Found> {
+pub(super) fn find(env: &Env, dir: &Path, engines: &Engines) -> Result<RecoveredManifest> {
     find_with(env, dir, engines, 0)
 }
 
 /// As [`find`], with an edit known to be durable: a gap before it in one of two copies is damage.
-pub(super) fn find_with(env: &Env, dir: &Path, engines: &Engines, durable_edit: u64) -> Result<Found> {
+pub(super) fn find_with(
+    env: &Env,
+    dir: &Path,
+    engines: &Engines,
+    durable_edit: u64,
+) -> Result<RecoveredManifest> {
     let (kinds, largest_number) = look(env, dir)?;
     let mut currents = Currents::read(env, dir)?;
     let Some(current) = currents.current.clone() else {
@@ -197,14 +202,14 @@ pub(super) fn find_with(env: &Env, dir: &Path, engines: &Engines, durable_edit: 
     check_reaches(&history, &current).map_err(|e| e.at_file(&path))?;
     check_state(dir, &history.state).map_err(|e| e.at_file(&path))?;
     let damaged = merged.damage(currents, durable_edit);
-    Ok(Found { history, name, largest_number, damaged })
+    Ok(RecoveredManifest { history, name, largest_number, damaged })
 }
 
 /// Returns the state of a whole manifest, for any engines and any location of the log.
 ///
 /// # Errors
 /// As [`super::Manifest::recover`].
-pub fn state_of(env: &Env, dir: &Path) -> Result<State> {
+pub fn state_of(env: &Env, dir: &Path) -> Result<ManifestState> {
     Ok(find(env, dir, &Engines::default())?.history.state)
 }
 
@@ -217,7 +222,7 @@ pub(super) fn find_with_disk(
     read_only: bool,
     engines: &Engines,
     durable_edit: u64,
-) -> Result<Found> {
+) -> Result<RecoveredManifest> {
     let mut found = find_with(env, dir, engines, durable_edit)?;
     loop {
         let Err(e) = found.history.state.check_disk(env, dir, read_only) else { return Ok(found) };
@@ -235,7 +240,11 @@ pub(super) fn find_with_disk(
 /// # Errors
 /// `NotFound` if there is no store. `Corruption` if no manifest has a whole snapshot, or `CURRENT`
 /// names another one.
-pub(super) fn find_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Result<(Found, Vec<Error>)> {
+pub(super) fn find_up_to_damage(
+    env: &Env,
+    dir: &Path,
+    engines: &Engines,
+) -> Result<(RecoveredManifest, Vec<Error>)> {
     let (kinds, largest_number) = look(env, dir)?;
     let mut damage = Vec::new();
     let mut currents = Currents::read(env, dir)?;
@@ -269,7 +278,7 @@ pub(super) fn find_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Res
     }
     check_state(dir, &history.state).map_err(|e| e.at_file(&path))?;
     let damaged = merged.damage(currents, 0);
-    Ok((Found { history, name, largest_number, damaged }, damage))
+    Ok((RecoveredManifest { history, name, largest_number, damaged }, damage))
 }
 
 /// Returns the kinds of files in a directory, and the largest number of any.
@@ -331,7 +340,7 @@ pub(super) fn len_max(file: &dyn ReadFile) -> u64 {
 }
 
 /// Checks that a new store may be put into `dir`; returns the largest file number in it.
-pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> {
+pub(super) fn check_vacant(env: &Env, dir: &Path, state: &ManifestState) -> Result<u64> {
     let listing = env.fs.list(dir)?;
     let kinds: Vec<FileKind> = listing.iter().filter_map(|e| names::parse(&e.name)).collect();
     if kinds.iter().any(|kind| kind.is_current()) {

@@ -10,7 +10,7 @@ use super::engine::Engines;
 use super::format::{HEADER_LEN, Header, RECORD_HEADER_LEN, read_record};
 use super::record::{EngineId, Payload, Record};
 use super::replay;
-use super::state::State;
+use super::state::ManifestState;
 use crate::names::{self, FileKind};
 use base::codec::Reader;
 use base::{Error, Result, Uid};
@@ -27,7 +27,7 @@ const EDIT_STEP_MAX: u64 = 1 << 32;
 #[derive(Debug, Default)]
 pub struct Witness {
     /// The state, if a manifest is whole.
-    pub state: Option<State>,
+    pub state: Option<ManifestState>,
     /// Damage of `CURRENT` and of manifests. Empty if recovery would accept the state as well.
     pub damage: Vec<Error>,
     /// Identity of the store.
@@ -41,7 +41,7 @@ pub struct Witness {
 
 /// A finding in a damaged manifest, for an engine.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum ManifestFinding<'a> {
     /// A manifest begins. Newer ones come first, so earlier findings take precedence.
     Manifest,
     /// A step of an engine in an intact record. The steps of one manifest come in order.
@@ -58,7 +58,7 @@ pub fn look_through(
     env: &Env,
     dir: &Path,
     engines: &Engines,
-    mut show: impl FnMut(Seen<'_>),
+    mut show: impl FnMut(ManifestFinding<'_>),
 ) -> Result<Witness> {
     let mut witness = Witness::default();
     match replay::find(env, dir, engines) {
@@ -99,7 +99,7 @@ pub fn look_through(
                 Err(e) => witness.damage.push(e.at_file(&path)),
             }
         }
-        show(Seen::Manifest);
+        show(ManifestFinding::Manifest);
         witness.take_records(&path, &bytes, own.map(|current| current.uid), &mut show);
     }
     Ok(witness)
@@ -122,7 +122,7 @@ fn read_what_can_be_read(env: &Env, path: &Path) -> Vec<u8> {
 }
 
 impl Witness {
-    fn take_state(&mut self, state: State) {
+    fn take_state(&mut self, state: ManifestState) {
         (self.edit, self.store) = (state.edit_number, Some(state.uid));
         let others = state.engines.iter().filter(|engine| engine.id != EngineId::NATIVE);
         self.engines = others.map(|engine| (engine.id, engine.name.to_owned())).collect();
@@ -130,7 +130,13 @@ impl Witness {
     }
 
     /// Passes every intact record of a manifest to `show`.
-    fn take_records(&mut self, path: &Path, bytes: &[u8], uid: Option<Uid>, show: &mut impl FnMut(Seen<'_>)) {
+    fn take_records(
+        &mut self,
+        path: &Path,
+        bytes: &[u8],
+        uid: Option<Uid>,
+        show: &mut impl FnMut(ManifestFinding<'_>),
+    ) {
         let header = Header::decode(bytes);
         let uid = match &header {
             Ok(header) => {
@@ -159,7 +165,7 @@ impl Witness {
         }
     }
 
-    fn take_edit(&mut self, edit: &Payload<'_>, show: &mut impl FnMut(Seen<'_>)) {
+    fn take_edit(&mut self, edit: &Payload<'_>, show: &mut impl FnMut(ManifestFinding<'_>)) {
         for record in &edit.records {
             match record {
                 Record::AddEngine { engine, name, .. } => {
@@ -180,7 +186,7 @@ impl Witness {
             if id != EngineId::NATIVE {
                 self.engines.entry(id).or_default();
             }
-            show(Seen::Step(id, step));
+            show(ManifestFinding::Step(id, step));
         }
     }
 }

@@ -8,13 +8,13 @@
 use super::InitialState;
 use super::contradiction::refuse;
 use super::engine::{Engine, Engines};
-use super::engine_parts::{EngineParts, Part};
+use super::engine_parts::{EnginePart, EngineParts};
 use super::listed_groups::ListedGroups;
 use super::record::{EngineId, Record, is_file_number};
 use crate::format::StoreFormat;
 use crate::names::FileKind;
 use crate::numbers::NUMBER_MAX;
-use crate::volumes::{SpeedDisk, Volume, identity};
+use crate::volumes::{FastTier, Volume, identity};
 use base::{Error, ErrorKind, MAX_SEQ, Result, SeqNo, Uid};
 use io::Env;
 use std::fmt;
@@ -28,7 +28,7 @@ const NEW_STORE_EDIT_MAX: u64 = 2;
 
 /// A store at one edit number. A clone costs a few reference counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct ManifestState {
     /// The identity of the store.
     pub uid: Uid,
     /// Format of the store: a property of the whole manifest, which no edit changes.
@@ -44,17 +44,17 @@ pub struct State {
     /// The space ceiling, bytes: see [`Record::SpaceCeiling`]. `None`: unlimited, or unknown.
     pub space_ceiling: Option<u64>,
     /// The fast tier, if the log is on one.
-    pub speed: Option<Arc<SpeedDisk>>,
+    pub speed: Option<Arc<FastTier>>,
     /// The live log groups.
     pub log_groups: ListedGroups,
     /// The part of each engine.
     pub engines: EngineParts,
 }
 
-impl State {
+impl ManifestState {
     /// Returns the state of an empty store.
-    pub fn empty(uid: Uid, edit_number: u64, engines: &Engines) -> State {
-        State {
+    pub fn empty(uid: Uid, edit_number: u64, engines: &Engines) -> ManifestState {
+        ManifestState {
             uid,
             format: StoreFormat::OLDEST,
             edit_number,
@@ -72,15 +72,20 @@ impl State {
     ///
     /// # Errors
     /// `Corruption` or `Unsupported`.
-    pub fn from_snapshot(uid: Uid, edit_number: u64, snapshot: &[u8], engines: &Engines) -> Result<State> {
-        let mut state = State::empty(uid, 0, engines).after(snapshot)?;
+    pub fn from_snapshot(
+        uid: Uid,
+        edit_number: u64,
+        snapshot: &[u8],
+        engines: &Engines,
+    ) -> Result<ManifestState> {
+        let mut state = ManifestState::empty(uid, 0, engines).after(snapshot)?;
         state.edit_number = edit_number;
         Ok(state)
     }
 
     /// Returns the state at the end of a replay: see [`Engine::at_end`].
-    pub(super) fn at_end(self) -> State {
-        State { engines: self.engines.at_end(), ..self }
+    pub(super) fn at_end(self) -> ManifestState {
+        ManifestState { engines: self.engines.at_end(), ..self }
     }
 
     /// Encodes the edit that leads from an empty store to this state: the start of a new manifest.
@@ -97,13 +102,13 @@ impl State {
     }
 
     fn speed_record(&self) -> Option<Record> {
-        let disk = self.speed.as_ref().map(|disk| SpeedDisk::clone(disk))?;
-        Some(Record::SpeedDisk { disk: Some(disk) })
+        let disk = self.speed.as_ref().map(|disk| FastTier::clone(disk))?;
+        Some(Record::FastTier { disk: Some(disk) })
     }
 
     /// Returns the volume of the log groups.
     pub fn log_volume(&self) -> Volume {
-        if self.speed.is_some() { Volume::SPEED } else { Volume::DIRECTORY }
+        if self.speed.is_some() { Volume::FAST } else { Volume::DIRECTORY }
     }
 
     fn ceiling_record(&self) -> Option<Record> {
@@ -124,14 +129,14 @@ impl State {
     }
 
     /// Returns the same state in another format.
-    pub fn in_format(&self, format: StoreFormat) -> State {
-        State { format, ..self.clone() }
+    pub fn in_format(&self, format: StoreFormat) -> ManifestState {
+        ManifestState { format, ..self.clone() }
     }
 
     /// Returns the state without its log, under another identity: the start of a copy, once
     /// everything is in files.
-    pub fn without_log(&self, uid: Uid) -> State {
-        State { uid, speed: None, log_groups: ListedGroups::default(), ..self.clone() }
+    pub fn without_log(&self, uid: Uid) -> ManifestState {
+        ManifestState { uid, speed: None, log_groups: ListedGroups::default(), ..self.clone() }
     }
 
     /// Checks that every listed file is on a possible volume. Log groups are all on one volume.
@@ -148,7 +153,7 @@ impl State {
             .filter(|group| group.volume != log_volume)
             .map(|group| (FileKind::Log(group.file), group.volume));
         let listed = self.engines.files().map(|(_, file, name)| (name, file.volume));
-        let is_on_speed = |file: FileKind, volume| file.is_data_of_speed_disk() && volume == Volume::SPEED;
+        let is_on_speed = |file: FileKind, volume| file.is_data_on_fast_tier() && volume == Volume::FAST;
         let is_there = |&(file, volume): &(FileKind, Volume)| {
             volume == Volume::DIRECTORY || (is_on_speed(file, volume) && self.speed.is_some())
         };
@@ -201,15 +206,15 @@ impl State {
 }
 
 /// The store's part of the state while an engine's edit is being applied.
-pub struct Ground<'a> {
-    state: &'a mut State,
+pub struct StateBuilder<'a> {
+    state: &'a mut ManifestState,
     engine: EngineId,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> StateBuilder<'a> {
     /// Returns the view for an engine whose edit is being applied to `state`.
-    pub(super) fn of(state: &'a mut State, engine: EngineId) -> Ground<'a> {
-        Ground { state, engine }
+    pub(super) fn of(state: &'a mut ManifestState, engine: EngineId) -> StateBuilder<'a> {
+        StateBuilder { state, engine }
     }
 
     /// Takes a file number for the engine's own records.
@@ -222,7 +227,7 @@ impl<'a> Ground<'a> {
         if !is_file_number(number) {
             return refuse(format!("file number {number} is out of range"));
         }
-        let elsewhere = |part: &Part| part.holds(number) && (part.id != own || part.lists(number));
+        let elsewhere = |part: &EnginePart| part.holds(number) && (part.id != own || part.lists(number));
         if state.log_groups.in_file(number).is_some() || state.engines.all().iter().any(elsewhere) {
             return refuse(format!("file {number} exists already, and is not of engine {own}"));
         }
@@ -247,7 +252,7 @@ pub(super) fn raise(counter: &mut u64, to: u64) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn raise_seq(state: &mut State, to: SeqNo) -> Result<()> {
+pub(super) fn raise_seq(state: &mut ManifestState, to: SeqNo) -> Result<()> {
     if to > MAX_SEQ {
         return refuse(format!("sequence {to} is out of range"));
     }
@@ -275,14 +280,14 @@ impl<E: Engine> Commit<E> {
 /// own. A clone costs two reference counts.
 pub struct StateOf<E: Engine> {
     /// The store's state.
-    pub store: Arc<State>,
+    pub store: Arc<ManifestState>,
     pub(super) own: Arc<E::State>,
 }
 
 impl<E: Engine> StateOf<E> {
     /// Returns the state of an empty store.
     pub fn empty(uid: Uid, edit_number: u64) -> Self {
-        let store = State::empty(uid, edit_number, &Engines::of::<E>());
+        let store = ManifestState::empty(uid, edit_number, &Engines::of::<E>());
         Self::of(Arc::new(store)).expect("the engine was named")
     }
 
@@ -298,7 +303,7 @@ impl<E: Engine> StateOf<E> {
     /// # Errors
     /// `InvalidArgument` if the store was opened without the engine, `Unsupported` if the store has
     /// a newer format of it.
-    pub fn of(store: Arc<State>) -> Result<Self> {
+    pub fn of(store: Arc<ManifestState>) -> Result<Self> {
         let own = store.engines.own::<E>()?;
         Ok(StateOf { store, own })
     }
@@ -306,17 +311,17 @@ impl<E: Engine> StateOf<E> {
     /// Returns the state that a snapshot encodes, with its edit number.
     ///
     /// # Errors
-    /// As [`State::from_snapshot`].
+    /// As [`ManifestState::from_snapshot`].
     pub fn from_snapshot(uid: Uid, edit_number: u64, snapshot: &[u8]) -> Result<Self> {
-        Self::of(Arc::new(State::from_snapshot(uid, edit_number, snapshot, &Engines::of::<E>())?))
+        Self::of(Arc::new(ManifestState::from_snapshot(uid, edit_number, snapshot, &Engines::of::<E>())?))
     }
 
-    /// Encodes the state: see [`State::snapshot`].
+    /// Encodes the state: see [`ManifestState::snapshot`].
     pub fn snapshot(&self) -> Vec<u8> {
         self.store.snapshot()
     }
 
-    /// Checks the state: see [`State::verify`].
+    /// Checks the state: see [`ManifestState::verify`].
     ///
     /// # Errors
     /// `Corruption`.
@@ -324,7 +329,7 @@ impl<E: Engine> StateOf<E> {
         self.store.verify()
     }
 
-    /// Returns a listing: see [`State::describe`].
+    /// Returns a listing: see [`ManifestState::describe`].
     pub fn describe(&self) -> String {
         self.store.describe()
     }

@@ -7,7 +7,7 @@ use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 
 /// A rate limit in bytes per second; 0: unlimited.
 #[derive(Debug, Default)]
-pub struct Budget {
+pub struct RateLimiter {
     bytes_per_s: AtomicU64,
     /// Time at which all charged bytes are paid for, clock nanoseconds.
     paid_until_ns: AtomicU64,
@@ -16,10 +16,10 @@ pub struct Budget {
 /// Burst: work may be ahead by this time, because jobs read and write in large pieces.
 const BURST_NS: u64 = 20_000_000;
 
-impl Budget {
+impl RateLimiter {
     /// Creates a limit in bytes per second; 0: unlimited.
     pub fn new(bytes_per_s: u64) -> Self {
-        Budget { bytes_per_s: AtomicU64::new(bytes_per_s), paid_until_ns: AtomicU64::new(0) }
+        RateLimiter { bytes_per_s: AtomicU64::new(bytes_per_s), paid_until_ns: AtomicU64::new(0) }
     }
 
     /// Sets the limit; call it before the first charge.

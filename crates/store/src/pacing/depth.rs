@@ -9,7 +9,7 @@
 //! * While writers wait for any reason, all background work is urgent. For a moment nothing is
 //!   split or held back ([`Depth::is_hurried`]), because writers would pay for the delay.
 
-use super::foreground::{Foreground, Judgement};
+use super::foreground::{Judgement, ReadLatency};
 use super::traffic::Traffic;
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
@@ -54,9 +54,9 @@ pub struct Depth {
     /// End of the urgent period, clock nanoseconds.
     hurry_until_ns: AtomicU64,
     /// Latency of foreground reads.
-    pub foreground: Foreground,
+    pub foreground: ReadLatency,
     /// Latency of log writes, on the disk that carries the log beside other files.
-    pub log: Foreground,
+    pub log: ReadLatency,
 }
 
 impl Depth {
@@ -67,8 +67,8 @@ impl Depth {
             ended: AtomicU64::new(0),
             worked_ns: AtomicU64::new(0),
             hurry_until_ns: AtomicU64::new(0),
-            foreground: Foreground::default(),
-            log: Foreground::default(),
+            foreground: ReadLatency::default(),
+            log: ReadLatency::default(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Depth {
         if usual_ns == 0 { 0 } else { took_ns.saturating_sub(usual_ns) }
     }
 
-    fn ends(&self, of: &Foreground, begun: ReadBegun, now_ns: u64) {
+    fn ends(&self, of: &ReadLatency, begun: ReadBegun, now_ns: u64) {
         let was_alone = begun.idle == Some(self.worked_ns.load(Relaxed));
         if let Some(judgement) = of.took(now_ns.saturating_sub(begun.at_ns), now_ns, was_alone) {
             self.follow(judgement);

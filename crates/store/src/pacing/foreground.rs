@@ -39,7 +39,7 @@ pub enum Judgement {
 
 /// Latency of foreground reads: see the module.
 #[derive(Debug, Default)]
-pub struct Foreground {
+pub struct ReadLatency {
     /// 90th percentile latency of undisturbed reads, nanoseconds; 0: unknown.
     usual_ns: AtomicU64,
     /// Start of the window and end of the last read, clock nanoseconds. 0: none.
@@ -49,7 +49,7 @@ pub struct Foreground {
     slow: AtomicU64,
 }
 
-impl Foreground {
+impl ReadLatency {
     /// Returns the 90th percentile latency of undisturbed reads, nanoseconds; 0: unknown.
     pub fn usual_ns(&self) -> u64 {
         self.usual_ns.load(Relaxed)

@@ -7,14 +7,14 @@
 //! because they compete with other work there.
 
 use super::traffic;
-use super::{PIECE_BYTES, Pace, Traffic, WRITE_PIECE_BYTES};
+use super::{IoLimiter, PIECE_BYTES, Traffic, WRITE_PIECE_BYTES};
 use crate::descriptors::Descriptors;
 use crate::names::{self, FileKind};
 use base::Result;
 use io::{
-    Access, AlignedBuf, AppendFile, Beside, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem,
-    FsSpace, InPlaceFile, Metadata, PacedFile, ReadBegun, ReadCosts, ReadFile, ReadPace, ReadRequest,
-    ScratchFile, SyncKind,
+    Access, AlignedBuf, AppendFile, CreateOptions, DirEntry, FileLock, FileRead, FileSystem, FsSpace,
+    InPlaceFile, Metadata, PacedFile, ReadBegun, ReadConcurrencyLimiter, ReadCosts, ReadFile, ReadRequest,
+    ScratchFile, SyncKind, Tiers, UnlimitedReadKind,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct PacedFs {
     /// The underlying file system.
     pub inner: Arc<dyn FileSystem>,
     /// The limiter.
-    pub pace: Arc<Pace>,
+    pub pace: Arc<IoLimiter>,
     /// Caches of open files, which close idle files for a descriptor.
     pub descriptors: Arc<Descriptors>,
 }
@@ -36,16 +36,16 @@ fn kind_of(path: &Path) -> Option<FileKind> {
 
 impl PacedFs {
     /// Returns the limiter of a data file's disk. `None`: not a data file.
-    fn pace_of(&self, path: &Path) -> Option<Arc<Pace>> {
+    fn pace_of(&self, path: &Path) -> Option<Arc<IoLimiter>> {
         let is_data = |kind: &FileKind| kind.data().is_some() || matches!(kind, FileKind::Engine { .. });
         let kind = kind_of(path).filter(is_data)?;
-        let speed = self.pace.of_speed_disk().filter(|_| kind.is_of_speed_disk());
+        let speed = self.pace.of_fast_tier().filter(|_| kind.is_on_fast_tier());
         Some(speed.unwrap_or(&self.pace).clone())
     }
 
     /// Wraps a log group so that its writes are timed, if it is on the fast tier beside other work.
     fn timed(&self, path: &Path, inner: Arc<dyn InPlaceFile>) -> Arc<dyn InPlaceFile> {
-        match self.pace.of_speed_disk() {
+        match self.pace.of_fast_tier() {
             Some(pace) if matches!(kind_of(path), Some(FileKind::Log(_))) => {
                 Arc::new(TimedLog { inner, pace: pace.clone() })
             }
@@ -60,7 +60,7 @@ impl FileSystem for PacedFs {
         let Some(pace) = self.pace_of(path) else { return create(options) };
         let mut options = *options;
         // On the disk of the log, pieces are short even if the log is idle now.
-        let beside_log = self.pace.of_speed_disk().is_some_and(|speed| Arc::ptr_eq(speed, &pace));
+        let beside_log = self.pace.of_fast_tier().is_some_and(|speed| Arc::ptr_eq(speed, &pace));
         let piece_len = if beside_log { PIECE_BYTES } else { WRITE_PIECE_BYTES };
         if traffic::now().is_some() && !pace.is_off() {
             options.write_buffer_len = options.write_buffer_len.min(piece_len);
@@ -167,7 +167,7 @@ impl FileSystem for PacedFs {
         self.inner.scan_extent_tail(path)
     }
 
-    fn disks(&self, dir: &Path) -> Option<Disks> {
+    fn disks(&self, dir: &Path) -> Option<Tiers> {
         self.inner.disks(dir)
     }
 }
@@ -175,7 +175,7 @@ impl FileSystem for PacedFs {
 /// A data file being written.
 struct PacedAppend {
     inner: Box<dyn AppendFile>,
-    pace: Arc<Pace>,
+    pace: Arc<IoLimiter>,
     piece_len: usize,
     /// Appended background bytes that are not yet accounted.
     unbooked: Option<(Traffic, u64)>,
@@ -200,7 +200,7 @@ impl AppendFile for PacedAppend {
             match now.len() == room {
                 // With foreground readers one piece is in flight while the next is built.
                 true if pace.in_pieces() => pace.pass(traffic, 1, |_| {
-                    pace.waited(piece_len, || inner.append(now).and_then(|()| inner.settle(1)))
+                    pace.waited(piece_len, || inner.append(now).and_then(|()| inner.wait_for_writes(1)))
                 })?,
                 true => pace.waited(piece_len, || inner.append(now))?,
                 false => inner.append(now)?,
@@ -227,8 +227,8 @@ impl AppendFile for PacedAppend {
         self.inner.flush()
     }
 
-    fn settle(&mut self, most: usize) -> Result<()> {
-        self.inner.settle(most)
+    fn wait_for_writes(&mut self, most: usize) -> Result<()> {
+        self.inner.wait_for_writes(most)
     }
 
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
@@ -250,7 +250,7 @@ impl Drop for PacedAppend {
 #[derive(Debug)]
 struct PacedRead {
     inner: Arc<dyn ReadFile>,
-    pace: Arc<Pace>,
+    pace: Arc<IoLimiter>,
 }
 
 impl ReadFile for PacedRead {
@@ -313,7 +313,7 @@ impl ReadFile for PacedRead {
     }
 }
 
-impl ReadPace for Pace {
+impl ReadConcurrencyLimiter for IoLimiter {
     fn read_files(
         &self,
         reads: &mut [FileRead<'_>],
@@ -336,24 +336,24 @@ impl ReadPace for Pace {
     /// Background reads run on their own only without piecewise I/O. A piece holds its slot until
     /// its end is noticed. Its thread might do something else before, and wait for that very slot.
     /// Background reads of two disks wait for each disk in turn, because each has its own limiter.
-    fn begins_beside(&self, what: Beside, reads: usize, bytes: u64) -> bool {
+    fn begin_unlimited(&self, what: UnlimitedReadKind, reads: usize, bytes: u64) -> bool {
         match (what, traffic::now()) {
-            (Beside::OtherDisk, None) => {}
-            (Beside::OtherWork, Some(traffic)) if !self.in_pieces() => self.book(traffic, bytes),
+            (UnlimitedReadKind::OtherDisk, None) => {}
+            (UnlimitedReadKind::OtherWork, Some(traffic)) if !self.in_pieces() => self.book(traffic, bytes),
             _ => return false,
         }
         if !self.is_off() {
-            self.cost.begins_beside(self.clock.now_ns(), reads as u64);
+            self.cost.begin_unlimited(self.clock.now_ns(), reads as u64);
         }
         true
     }
 
-    fn ends_beside(&self, what: Beside, reads: usize) {
+    fn end_unlimited(&self, what: UnlimitedReadKind, reads: usize) {
         if self.is_off() {
             return;
         }
-        self.cost.ends_beside(reads as u64);
-        if what == Beside::OtherWork {
+        self.cost.end_unlimited(reads as u64);
+        if what == UnlimitedReadKind::OtherWork {
             self.depth.works(self.clock.now_ns());
         }
     }
@@ -402,7 +402,7 @@ impl Piece for FileRead<'_> {
 #[derive(Debug)]
 struct TimedLog {
     inner: Arc<dyn InPlaceFile>,
-    pace: Arc<Pace>,
+    pace: Arc<IoLimiter>,
 }
 
 impl InPlaceFile for TimedLog {
@@ -455,7 +455,7 @@ impl<'a, R> Pieces<R> {
     }
 }
 
-impl Pace {
+impl IoLimiter {
     /// Runs a foreground read.
     fn timed<T>(&self, len: usize, read: impl FnOnce() -> T) -> T {
         let begun = self.read_begins(len);

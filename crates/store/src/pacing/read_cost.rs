@@ -24,8 +24,8 @@
 //! cost of a byte, is the number of bytes in flight that keeps the device transferring: the
 //! **window**. Neither is reported before enough is known.
 //!
-//! Reads without a waiting thread ([`ReadCost::begins_beside`]) are not measured, because their end
-//! is not noticed at once. Reads beside them form no burst. That holds for at most
+//! Reads without a waiting thread ([`ReadCost::begin_unlimited`]) are not measured, because their
+//! end is not noticed at once. Reads beside them form no burst. That holds for at most
 //! [`BESIDE_NS_MAX`]. A job that is held back, or whose thread does other work, may notice the end
 //! much later, and nothing would be learned meanwhile.
 //!
@@ -282,7 +282,7 @@ impl ReadCost {
     /// Records the begin of reads whose end is not noticed at once: reads without a waiting thread,
     /// or together with reads of another disk. They belong to no burst, and there is none before
     /// they have ended.
-    pub fn begins_beside(&self, now_ns: u64, reads: u64) {
+    pub fn begin_unlimited(&self, now_ns: u64, reads: u64) {
         if self.is_off.load(Relaxed) {
             return;
         }
@@ -292,7 +292,7 @@ impl ReadCost {
     }
 
     /// Records the end of such reads.
-    pub fn ends_beside(&self, reads: u64) {
+    pub fn end_unlimited(&self, reads: u64) {
         if !self.is_off.load(Relaxed) {
             self.beside.fetch_sub(reads, Relaxed);
         }
@@ -415,8 +415,8 @@ mod loom_tests {
             let other = {
                 let cost = cost.clone();
                 thread::spawn(move || {
-                    cost.begins_beside(10, 2);
-                    cost.ends_beside(2);
+                    cost.begin_unlimited(10, 2);
+                    cost.end_unlimited(2);
                 })
             };
             cost.begins(11, 1, 100);

@@ -19,7 +19,7 @@
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the
 //!   seed, by one step. A waiting call invokes it ([`crate::context::Signals`]).
 
-use super::Works;
+use super::EngineWork;
 use super::requested::{Checkpointer, Requested};
 use crate::context::{Context, Driver};
 use crate::pacing::{Traffic, during};
@@ -80,7 +80,7 @@ impl JobClass {
 
 /// The classes of work that a worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
+pub enum WorkerRole {
     /// All classes (simulation).
     All,
     /// Only the log.
@@ -89,13 +89,13 @@ pub enum Duty {
     AllButLog,
 }
 
-impl Duty {
+impl WorkerRole {
     /// Returns true if work of this class is included.
     pub fn includes(self, class: JobClass) -> bool {
         match self {
-            Duty::All => true,
-            Duty::Log => class == JobClass::Log,
-            Duty::AllButLog => class != JobClass::Log,
+            WorkerRole::All => true,
+            WorkerRole::Log => class == JobClass::Log,
+            WorkerRole::AllButLog => class != JobClass::Log,
         }
     }
 }
@@ -137,7 +137,7 @@ pub trait Job: Send {
 pub trait Work: Send + Sync {
     /// Returns the most urgent job of a class in `duty` and above `below` that may start now. Its
     /// inputs are claimed.
-    fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>>;
+    fn next(self: Arc<Self>, duty: WorkerRole, below: JobClass) -> Option<Box<dyn Job>>;
     /// Judges the failure of a job with these input files. Called before the job is abandoned: the
     /// job must keep its files if it is unknown whether its edit is durable.
     fn failed(&self, error: Error, inputs: &[u64]);
@@ -154,7 +154,7 @@ pub trait Work: Send + Sync {
 
 /// Work for asynchronous requests. It has its own threads; in simulation a waiting call also runs
 /// its steps.
-pub trait Foreground: Send + Sync {
+pub trait AsyncRequests: Send + Sync {
     /// Returns true if there is something to do now.
     fn is_ready(&self) -> bool;
     /// Runs one step of a request chosen by the seed. Returns false if there is nothing to do now.
@@ -164,7 +164,7 @@ pub trait Foreground: Send + Sync {
 /// Runs jobs on threads, or in simulation.
 pub struct Scheduler {
     context: Arc<Context>,
-    work: Arc<Works>,
+    work: Arc<EngineWork>,
     requested: Arc<Requested>,
     /// Number of workers besides the log thread.
     thread_count: usize,
@@ -173,7 +173,7 @@ pub struct Scheduler {
     /// Simulation only: the jobs in progress and the generator that picks among them.
     simulated: Mutex<(Vec<Simulated>, Rng), rank::SimulatedJobs>,
     /// Simulation only.
-    foreground: OnceLock<Weak<dyn Foreground>>,
+    foreground: OnceLock<Weak<dyn AsyncRequests>>,
 }
 
 /// A job in progress in simulation.
@@ -195,7 +195,7 @@ impl Scheduler {
         let simulated = Mutex::new((Vec::new(), context.env.rng()));
         let scheduler = Arc::new(Scheduler {
             context: context.clone(),
-            work: Arc::new(Works::of(work)),
+            work: Arc::new(EngineWork::of(work)),
             requested: Arc::new(Requested::new(context)),
             thread_count,
             threads: Mutex::default(),
@@ -209,8 +209,8 @@ impl Scheduler {
     }
 
     /// Adds the work of a secondary engine. Call it once, before the workers start.
-    pub fn join(&self, guest: Arc<dyn Work>) {
-        self.work.join(guest);
+    pub fn join(&self, secondary: Arc<dyn Work>) {
+        self.work.join(secondary);
     }
 
     /// Sets the engine that serves requested checkpoints. Without one they are not served. Once.
@@ -219,7 +219,7 @@ impl Scheduler {
     }
 
     /// Sets the work for asynchronous requests. Once.
-    pub fn set_foreground(&self, foreground: Weak<dyn Foreground>) {
+    pub fn set_foreground(&self, foreground: Weak<dyn AsyncRequests>) {
         let _ = self.foreground.set(foreground);
     }
 
@@ -235,11 +235,11 @@ impl Scheduler {
         };
         for n in 0..self.thread_count {
             let name = format!("lava-bg-{n}");
-            let thread = spawner.spawn(&name, Priority::Background, body(Duty::AllButLog))?;
+            let thread = spawner.spawn(&name, Priority::Background, body(WorkerRole::AllButLog))?;
             lock(&self.threads).push(thread);
         }
         // Foreground priority, because writers wait for it. It is mostly asleep.
-        let log = spawner.spawn("lava-log", Priority::Foreground, body(Duty::Log))?;
+        let log = spawner.spawn("lava-log", Priority::Foreground, body(WorkerRole::Log))?;
         lock(&self.threads).push(log);
         Ok(())
     }
@@ -270,7 +270,7 @@ impl Scheduler {
             let limit = self.thread_count + 1;
             // As with threads, another job may start beside waiting ones.
             let fresh = if ready.is_empty() || (jobs.len() < limit && rng.one_in(2)) {
-                self.work.clone().next(Duty::All, JobClass::Idle)
+                self.work.clone().next(WorkerRole::All, JobClass::Idle)
             } else {
                 None
             };
@@ -385,7 +385,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 struct Worker {
     context: Arc<Context>,
     work: Arc<dyn Work>,
-    duty: Duty,
+    duty: WorkerRole,
     stack: Vec<Box<dyn Job>>,
     seen: u64,
     /// Number of idle sleeps in a row.
@@ -400,7 +400,7 @@ fn nap(naps: u32) -> Duration {
 }
 
 impl Worker {
-    fn new(context: &Arc<Context>, work: &Arc<dyn Work>, duty: Duty) -> Self {
+    fn new(context: &Arc<Context>, work: &Arc<dyn Work>, duty: WorkerRole) -> Self {
         let (context, work) = (context.clone(), work.clone());
         Worker { context, work, duty, stack: Vec::new(), seen: 0, naps: 0, slept_at: 0 }
     }

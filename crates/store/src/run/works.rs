@@ -17,30 +17,30 @@
 //! They are checked at most once a second.
 
 use super::requested::Requested;
-use super::{Duty, Job, JobClass, Progress, Work};
+use super::{Job, JobClass, Progress, Work, WorkerRole};
 use base::sync::OnceLock;
 use base::{Error, Result};
 use std::sync::Arc;
 
 /// The work of a store's engines: see the module.
-pub struct Works {
+pub struct EngineWork {
     host: Arc<dyn Work>,
-    guest: OnceLock<Arc<dyn Work>>,
+    secondary: OnceLock<Arc<dyn Work>>,
     requested: OnceLock<Arc<Requested>>,
 }
 
 /// The first class of work that is not urgent.
 const NOT_URGENT: JobClass = JobClass::Cleanup;
 
-impl Works {
+impl EngineWork {
     /// Creates the work of a store without a secondary engine.
-    pub fn of(host: Arc<dyn Work>) -> Works {
-        Works { host, guest: OnceLock::new(), requested: OnceLock::new() }
+    pub fn of(host: Arc<dyn Work>) -> EngineWork {
+        EngineWork { host, secondary: OnceLock::new(), requested: OnceLock::new() }
     }
 
     /// Adds the work of a secondary engine. Call it once, before the workers start.
-    pub fn join(&self, guest: Arc<dyn Work>) {
-        self.guest.set(guest).unwrap_or_else(|_| unreachable!("a store has one guest"));
+    pub fn join(&self, secondary: Arc<dyn Work>) {
+        self.secondary.set(secondary).unwrap_or_else(|_| unreachable!("a store has one guest"));
     }
 
     /// Adds the requests of other processes. Once.
@@ -49,38 +49,38 @@ impl Works {
     }
 
     /// Returns the job that serves requests, if a check is due and finds any.
-    fn of_others(&self, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
-        let serves = duty != Duty::Log && JobClass::Metrics < below;
+    fn of_others(&self, duty: WorkerRole, below: JobClass) -> Option<Box<dyn Job>> {
+        let serves = duty != WorkerRole::Log && JobClass::Metrics < below;
         self.requested.get().filter(|_| serves)?.next()
     }
 
-    fn of_guest(&self, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
-        let work = self.guest.get()?;
+    fn of_secondary(&self, duty: WorkerRole, below: JobClass) -> Option<Box<dyn Job>> {
+        let work = self.secondary.get()?;
         let job = work.clone().next(duty, below)?;
         Some(Box::new(GuestJob { work: work.clone(), job }))
     }
 }
 
-impl std::fmt::Debug for Works {
+impl std::fmt::Debug for EngineWork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Works({})", if self.guest.get().is_some() { "host and guest" } else { "host" })
+        write!(f, "Works({})", if self.secondary.get().is_some() { "host and guest" } else { "host" })
     }
 }
 
-impl Work for Works {
-    fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+impl Work for EngineWork {
+    fn next(self: Arc<Self>, duty: WorkerRole, below: JobClass) -> Option<Box<dyn Job>> {
         if let Some(job) = self.of_others(duty, below) {
             return Some(job);
         }
-        if self.guest.get().is_none() {
+        if self.secondary.get().is_none() {
             return self.host.clone().next(duty, below);
         }
         let urgent = below.min(NOT_URGENT);
-        let job = self.host.clone().next(duty, urgent).or_else(|| self.of_guest(duty, urgent));
-        if duty == Duty::Log || below <= NOT_URGENT {
+        let job = self.host.clone().next(duty, urgent).or_else(|| self.of_secondary(duty, urgent));
+        if duty == WorkerRole::Log || below <= NOT_URGENT {
             return job;
         }
-        job.or_else(|| self.host.clone().next(duty, below)).or_else(|| self.of_guest(duty, below))
+        job.or_else(|| self.host.clone().next(duty, below)).or_else(|| self.of_secondary(duty, below))
     }
 
     fn failed(&self, error: Error, inputs: &[u64]) {
@@ -88,7 +88,7 @@ impl Work for Works {
     }
 
     fn can_free(&self) -> bool {
-        self.host.can_free() || self.guest.get().is_some_and(|guest| guest.can_free())
+        self.host.can_free() || self.secondary.get().is_some_and(|secondary| secondary.can_free())
     }
 
     fn is_due(&self) -> bool {
@@ -96,7 +96,7 @@ impl Work for Works {
     }
 
     fn last_write(&self) -> u64 {
-        self.host.last_write() + self.guest.get().map_or(0, |guest| guest.last_write())
+        self.host.last_write() + self.secondary.get().map_or(0, |secondary| secondary.last_write())
     }
 }
 

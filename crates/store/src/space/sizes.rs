@@ -42,8 +42,8 @@ pub struct Sizes {
     pub memory_bytes: u64,
     /// Length of the longest log group.
     pub log_group_bytes: u64,
-    /// Reserved space of the log for a full disk ([`crate::commit::ballast_bytes`]).
-    pub ballast_bytes: u64,
+    /// Reserved space of the log for a full disk ([`crate::commit::reserved_bytes`]).
+    pub reserved_bytes: u64,
     /// Maximum size of the live log.
     pub wal_bytes_max: u64,
 }
@@ -66,7 +66,7 @@ impl Sizes {
     /// reserved space.
     pub fn log_bytes_max(&self, limit_bytes: u64) -> u64 {
         let more = 1 + self.free_groups_max() as u64;
-        let prepared = self.log_group_bytes.saturating_mul(more).saturating_add(self.ballast_bytes);
+        let prepared = self.log_group_bytes.saturating_mul(more).saturating_add(self.reserved_bytes);
         self.live_log_bytes_max(limit_bytes).saturating_add(prepared)
     }
 

@@ -1,4 +1,4 @@
-//! The identity of the fast tier: its record in the manifest ([`SpeedDisk`]), its record on the
+//! The identity of the fast tier: its record in the manifest ([`FastTier`]), its record on the
 //! disk, and the check that both are of one time.
 //!
 //! The disk has it in a file, `SPEED` (byte map: `docs/format/speed.md`), with two slots of a page
@@ -11,7 +11,7 @@ use crate::names;
 use base::checksum;
 use base::codec::{Reader, put_bytes, put_u32, put_u64, put_varint};
 use base::{Error, ErrorKind, Result, Uid};
-use io::{Access, AlignedBuf, Disks, Env, InPlaceFile, PAGE};
+use io::{Access, AlignedBuf, Env, InPlaceFile, PAGE, Tiers};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ const PLACE_LEN_MAX: usize = 4096;
 
 /// The record of a store's fast tier: which disk it is, and the last session that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpeedDisk {
+pub struct FastTier {
     /// Identity of the disk, chosen when it was attached.
     pub disk: Uid,
     /// Number of sessions that have written it.
@@ -38,7 +38,7 @@ pub struct SpeedDisk {
     pub place: String,
 }
 
-impl SpeedDisk {
+impl FastTier {
     /// Appends the record.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.disk.0);
@@ -51,13 +51,13 @@ impl SpeedDisk {
     ///
     /// # Errors
     /// `Corruption`.
-    pub fn decode(r: &mut Reader<'_>) -> Result<SpeedDisk> {
+    pub fn decode(r: &mut Reader<'_>) -> Result<FastTier> {
         let (disk, epoch, session) = (Uid(r.array()?), number(r)?, Uid(r.array()?));
         let len = r.length(PLACE_LEN_MAX)?;
         let place = std::str::from_utf8(r.take(len)?);
         let place =
             place.map_err(|e| Error::corruption("the place of a fast tier is not UTF-8").caused_by(e))?;
-        Ok(SpeedDisk { disk, epoch, session, place: place.to_owned() })
+        Ok(FastTier { disk, epoch, session, place: place.to_owned() })
     }
 }
 
@@ -124,7 +124,7 @@ impl Identity {
     }
 
     /// Returns true if the manifest refers to the log on this disk.
-    fn is(&self, known: &SpeedDisk) -> bool {
+    fn is(&self, known: &FastTier) -> bool {
         self.disk == known.disk && [self.session, self.previous].contains(&known.session)
     }
 }
@@ -138,7 +138,7 @@ impl Slots {
     ///
     /// # Errors
     /// `Unsupported` if a newer release wrote one; file system errors.
-    pub fn read(disks: &Disks) -> Result<Option<Slots>> {
+    pub fn read(disks: &Tiers) -> Result<Option<Slots>> {
         let path = path(disks);
         let file = match disks.speed.open(&path, Access::Buffered) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -164,7 +164,7 @@ impl Slots {
     }
 
     /// Returns the index of the slot that matches the manifest.
-    pub fn matching(&self, known: &SpeedDisk) -> Option<usize> {
+    pub fn matching(&self, known: &FastTier) -> Option<usize> {
         let is = |exactly: bool| {
             let fits = |slot: &Result<Identity>| {
                 slot.as_ref().is_ok_and(|it| it.is(known) && (!exactly || it.session == known.session))
@@ -191,7 +191,7 @@ impl IdentityFile {
     ///
     /// # Errors
     /// File system errors.
-    pub fn create(disks: &Disks) -> Result<IdentityFile> {
+    pub fn create(disks: &Tiers) -> Result<IdentityFile> {
         let len = (SLOTS * PAGE) as u64;
         Ok(IdentityFile { file: disks.speed.create_in_place(&path(disks), len, Access::Buffered)? })
     }
@@ -200,7 +200,7 @@ impl IdentityFile {
     ///
     /// # Errors
     /// File system errors.
-    pub fn open(disks: &Disks) -> Result<IdentityFile> {
+    pub fn open(disks: &Tiers) -> Result<IdentityFile> {
         Ok(IdentityFile { file: disks.speed.open_in_place(&path(disks), Access::Buffered)? })
     }
 
@@ -225,7 +225,7 @@ impl IdentityFile {
 }
 
 /// Returns the path of the identity file.
-pub fn path(disks: &Disks) -> PathBuf {
+pub fn path(disks: &Tiers) -> PathBuf {
     io::fs::join(&disks.speed_dir, names::SPEED)
 }
 
@@ -234,7 +234,7 @@ pub fn path(disks: &Disks) -> PathBuf {
 ///
 /// # Errors
 /// `Unsupported` if a newer release wrote it; file system errors.
-pub fn of_place(disks: &Disks) -> Result<Option<Identity>> {
+pub fn of_place(disks: &Tiers) -> Result<Option<Identity>> {
     match Slots::read(disks) {
         Err(e) if e.is_corruption() => Ok(None),
         read => Ok(read?.and_then(|slots| slots.newest().copied())),
@@ -250,12 +250,7 @@ pub fn of_place(disks: &Disks) -> Result<Option<Identity>> {
 /// earlier time. `NotFound` if it is missing or empty. `Corruption` if its identity is damaged, or
 /// the manifest is of an earlier time. `Unsupported` if a newer release wrote the identity. File
 /// system errors.
-pub fn check(
-    env: &Env,
-    dir: &Path,
-    (store, known): (Uid, Option<&SpeedDisk>),
-    read_only: bool,
-) -> Result<()> {
+pub fn check(env: &Env, dir: &Path, (store, known): (Uid, Option<&FastTier>), read_only: bool) -> Result<()> {
     match (known, env.fs.disks(dir)) {
         (None, None) => Ok(()),
         (Some(known), None) => Err(left_out(known).at_file(dir)),
@@ -265,7 +260,7 @@ pub fn check(
     }
 }
 
-fn left_out(known: &SpeedDisk) -> Error {
+fn left_out(known: &FastTier) -> Error {
     Error::invalid(format!(
         "the log of this store is on a fast tier, last used at {}: open the store with it; only \
          if it is lost, repair the store without it, which loses all data that only the log holds",
@@ -275,7 +270,7 @@ fn left_out(known: &SpeedDisk) -> Error {
 
 /// Checks a fast tier that the manifest does not list, for a reader: it must have no files of the
 /// store yet.
-fn check_unknown(disks: &Disks, store: Uid) -> Result<()> {
+fn check_unknown(disks: &Tiers, store: Uid) -> Result<()> {
     let error = match of_place(disks)? {
         None => return Ok(()),
         Some(found) if found.store == store && found.moving => return Ok(()),
@@ -298,7 +293,7 @@ fn check_unknown(disks: &Disks, store: Uid) -> Result<()> {
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots> {
+pub fn check_disk(disks: &Tiers, store: Uid, known: &FastTier) -> Result<Slots> {
     let at = |e: Error| e.at_file(&disks.speed_dir);
     let Some(slots) = Slots::read(disks)? else {
         let why = format!(
@@ -322,7 +317,7 @@ pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots>
 }
 
 /// Returns the error of a disk with another identity.
-fn stranger(found: &Identity, store: Uid, known: &SpeedDisk) -> Error {
+fn stranger(found: &Identity, store: Uid, known: &FastTier) -> Error {
     if found.store != store {
         return Error::invalid(format!(
             "this is the fast tier of another store, {:?}: name that of this store, last used at \

@@ -25,8 +25,8 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{
-    Access, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    PAGE, ReadFile, ScratchFile, SyncKind,
+    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
+    ReadFile, ScratchFile, SyncKind, Tiers,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -254,7 +254,7 @@ fn is_bounded(name: &str) -> bool {
 
 /// Returns true for value files on the fast tier.
 fn is_speed_values(name: &str) -> bool {
-    names::parse(name).is_some_and(|kind| matches!(kind, FileKind::SpeedVsst(_)))
+    names::parse(name).is_some_and(|kind| matches!(kind, FileKind::FastVsst(_)))
 }
 
 /// Rounds `len` up to whole pages.
@@ -375,7 +375,7 @@ impl FileSystem for MeteredFs {
         self.inner.scan_extent_tail(path)
     }
 
-    fn disks(&self, dir: &Path) -> Option<Disks> {
+    fn disks(&self, dir: &Path) -> Option<Tiers> {
         self.inner.disks(dir)
     }
 }
@@ -448,8 +448,8 @@ impl AppendFile for MeteredFile {
         self.inner().flush()
     }
 
-    fn settle(&mut self, most: usize) -> Result<()> {
-        self.inner().settle(most)
+    fn wait_for_writes(&mut self, most: usize) -> Result<()> {
+        self.inner().wait_for_writes(most)
     }
 
     fn sync(&mut self, kind: SyncKind) -> Result<()> {

@@ -2,7 +2,7 @@
 //! values, on the fast tier.
 //!
 //! Code that works on the store sees the files of both disks in its directory, under their own
-//! names. The disk of a file follows from its kind ([`FileKind::is_of_speed_disk`]). So it is the
+//! names. The disk of a file follows from its kind ([`FileKind::is_on_fast_tier`]). So it is the
 //! same for the writer, for concurrent readers, for repair, and after a crash: there is no lookup
 //! table that could become stale. The manifest records whether the store has its log on the fast
 //! tier, and which disk that is ([`crate::speed`]). It also records the disk of each table and each
@@ -20,8 +20,8 @@
 use crate::names::{self, FileKind};
 use base::{Error, ErrorKind, Result};
 use io::{
-    Access, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    ReadFile, ScratchFile,
+    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
+    ReadFile, ScratchFile, Tiers,
 };
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct TwoDisks {
     dir: PathBuf,
-    disks: Disks,
+    disks: Tiers,
 }
 
 impl TwoDisks {
@@ -42,7 +42,7 @@ impl TwoDisks {
         speed: Arc<dyn FileSystem>,
         speed_dir: &Path,
     ) -> TwoDisks {
-        let disks = Disks { capacity, speed, speed_dir: speed_dir.to_owned() };
+        let disks = Tiers { capacity, speed, speed_dir: speed_dir.to_owned() };
         TwoDisks { dir: dir.to_owned(), disks }
     }
 
@@ -54,7 +54,7 @@ impl TwoDisks {
 
     /// Returns the file system of a file, and its path there.
     fn place<'a>(&self, path: &'a Path) -> (&Arc<dyn FileSystem>, Cow<'a, Path>) {
-        match self.kind(path).filter(|kind| kind.is_of_speed_disk()) {
+        match self.kind(path).filter(|kind| kind.is_on_fast_tier()) {
             Some(kind) => (&self.disks.speed, io::fs::join(&self.disks.speed_dir, &kind.to_string()).into()),
             None => (&self.disks.capacity, path.into()),
         }
@@ -133,7 +133,7 @@ impl FileSystem for TwoDisks {
         if dir != self.dir {
             return Ok(all);
         }
-        let is_there = |entry: &DirEntry| names::parse(&entry.name).is_some_and(FileKind::is_of_speed_disk);
+        let is_there = |entry: &DirEntry| names::parse(&entry.name).is_some_and(FileKind::is_on_fast_tier);
         let of_speed = match self.disks.speed.list(&self.disks.speed_dir) {
             // Later accesses report the missing disk.
             Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
@@ -195,7 +195,7 @@ impl FileSystem for TwoDisks {
         fs.scan_extent_tail(&path)
     }
 
-    fn disks(&self, dir: &Path) -> Option<Disks> {
+    fn disks(&self, dir: &Path) -> Option<Tiers> {
         (dir == self.dir).then(|| self.disks.clone())
     }
 }

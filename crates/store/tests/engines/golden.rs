@@ -8,11 +8,12 @@ use io::sim::SimEnv;
 use lavastore_store::commit::Lane;
 use lavastore_store::manifest::format::{Header, encode_record, read_record};
 use lavastore_store::manifest::{
-    Commit, Engine, EngineFile, Engines, Handle, LogGroupMeta, Manifest, Record, State, dump_manifest, replay,
+    Commit, Engine, EngineFile, Engines, Handle, LogGroupMeta, Manifest, ManifestState, Record,
+    dump_manifest, replay,
 };
 use lavastore_store::names;
 use lavastore_store::volumes::identity::Identity;
-use lavastore_store::volumes::{SpeedDisk, Volume};
+use lavastore_store::volumes::{FastTier, Volume};
 use std::path::Path;
 use wal::LogBegin;
 
@@ -259,13 +260,13 @@ fn speed() -> Vec<u8> {
     let sim = SimEnv::new(5);
     let manifest = BOTH.create(&sim).unwrap();
     let group = |ltn| {
-        let volume = if ltn == 1 { Volume::DIRECTORY } else { Volume::SPEED };
+        let volume = if ltn == 1 { Volume::DIRECTORY } else { Volume::FAST };
         let uid = Some(Uid::from_words(ltn, 6));
         LogGroupMeta { ltn, file: ltn + 10, len: 1 << 20, uid, volume, ..Default::default() }
     };
     let of = |epoch| {
         let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, epoch));
-        Record::SpeedDisk { disk: Some(SpeedDisk { disk, epoch, session, place: "/fast".into() }) }
+        Record::FastTier { disk: Some(FastTier { disk, epoch, session, place: "/fast".into() }) }
     };
     let commit = |manifest: &Manifest, records: Vec<Record>| {
         manifest.commit_store(|_| Ok(records), |_| ()).unwrap();
@@ -275,7 +276,7 @@ fn speed() -> Vec<u8> {
     commit(&manifest, vec![of(2), Record::AddLogGroup { group: group(2) }]);
     drop(manifest);
     let (capacity, state) = (sim.env(), format!("{DIR}/no-speed"));
-    let env = lavastore_store::speed::joined(&capacity, Path::new(DIR), &capacity, Path::new(&state));
+    let env = lavastore_store::fast_tier::joined(&capacity, Path::new(DIR), &capacity, Path::new(&state));
     assert_eq!(
         Manifest::recover(&env, Path::new(DIR), false, &Engines::default()).unwrap_err().kind(),
         base::ErrorKind::NotFound
@@ -296,9 +297,10 @@ fn golden_manifest_of_a_store_with_two_disks_is_unchanged() {
     state.verify().unwrap();
     let disk = state.speed.as_ref().unwrap();
     assert_eq!((disk.epoch, disk.session, &*disk.place), (2, Uid::from_words(8, 2), "/fast"));
-    assert!(state.log_groups.values().all(|group| group.volume == Volume::SPEED));
+    assert!(state.log_groups.values().all(|group| group.volume == Volume::FAST));
     let again =
-        State::from_snapshot(state.uid, state.edit_number, &state.snapshot(), &Engines::default()).unwrap();
+        ManifestState::from_snapshot(state.uid, state.edit_number, &state.snapshot(), &Engines::default())
+            .unwrap();
     assert_eq!(again.speed, state.speed);
     let back = state.after(&[32, 1, 0]).unwrap();
     assert!(back.speed.is_none() && back.log_groups.values().all(|group| group.volume == Volume::DIRECTORY));

@@ -6,7 +6,7 @@
 use base::codec::{Reader, put_varint};
 use base::{Error, Result, SeqNo};
 use lavastore_store::IdMap;
-use lavastore_store::manifest::{self, Engine, EngineId, Ground};
+use lavastore_store::manifest::{self, Engine, EngineId, StateBuilder};
 
 /// The engine `ID`, which knows this format.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl<const ID: u32, const FORMAT: u32> Engine for Ledger<ID, FORMAT> {
         Ok(edit)
     }
 
-    fn apply(state: &Entries, edit: &Vec<Change>, ground: &mut Ground<'_>) -> Result<Entries> {
+    fn apply(state: &Entries, edit: &Vec<Change>, ground: &mut StateBuilder<'_>) -> Result<Entries> {
         let mut next = state.clone();
         for change in edit {
             if let Change::Remove(key) = change
@@ -98,7 +98,7 @@ impl<const ID: u32, const FORMAT: u32> Engine for Ledger<ID, FORMAT> {
             .collect()
     }
 
-    fn verify(_state: &Entries, _store: &manifest::State) -> Result<()> {
+    fn verify(_state: &Entries, _store: &manifest::ManifestState) -> Result<()> {
         Ok(())
     }
 

@@ -5,8 +5,8 @@ use base::Result;
 use io::Rng;
 use io::sim::SimEnv;
 use lavastore_store::manifest::{
-    Commit, Engine, EngineFile, EngineId, Engines, Handle, InitialState, LogGroupMeta, Manifest, Record,
-    State, StateOf,
+    Commit, Engine, EngineFile, EngineId, Engines, Handle, InitialState, LogGroupMeta, Manifest,
+    ManifestState, Record, StateOf,
 };
 use lavastore_store::volumes::Volume;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Here {
     }
 }
 
-fn own<E: Engine<State = Entries>>(state: &Arc<State>, part: &Part) {
+fn own<E: Engine<State = Entries>>(state: &Arc<ManifestState>, part: &Part) {
     let entries = StateOf::<E>::of(state.clone()).unwrap();
     assert!(entries.values.iter().map(|(k, v)| (k, *v)).eq(part.values.iter().map(|(k, v)| (*k, *v))));
     assert_eq!(entries.floor, part.floor);
@@ -71,14 +71,14 @@ fn own<E: Engine<State = Entries>>(state: &Arc<State>, part: &Part) {
 
 /// Checks a state against the model: the present engines by their own state, the absent ones by the
 /// store's records.
-pub fn check(state: &Arc<State>, here: Here, model: &Model) {
+pub fn check(state: &Arc<ManifestState>, here: Here, model: &Model) {
     let groups = state.log_groups.iter().map(|(ltn, group)| (ltn, group.file));
     assert!(groups.eq(model.groups.iter().map(|(ltn, file)| (*ltn, *file))), "{state:?} {model:?}");
     check_engines(state, here, model);
 }
 
 /// Checks the engines' parts of a state.
-pub fn check_engines(state: &Arc<State>, here: Here, model: &Model) {
+pub fn check_engines(state: &Arc<ManifestState>, here: Here, model: &Model) {
     state.verify().unwrap();
     let mut highest = 0;
     for (&id, part) in &model.parts {
@@ -157,7 +157,7 @@ pub fn step(manifest: &Arc<Manifest>, here: Here, rng: &mut Rng, model: &mut Mod
         4 => {
             let mut ltn = 0;
             let file = manifest.allocate_file_number();
-            let add = |state: &State| {
+            let add = |state: &ManifestState| {
                 ltn = state.next_ltn;
                 Ok(vec![Record::AddLogGroup { group: LogGroupMeta { ltn, file, ..Default::default() } }])
             };

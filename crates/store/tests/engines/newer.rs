@@ -6,7 +6,8 @@ use base::{ErrorKind, Result, SeqNo, Uid};
 use io::Rng;
 use io::sim::SimEnv;
 use lavastore_store::manifest::{
-    Commit, Engine, EngineFile, EngineId, Engines, Ground, Handle, LogGroupMeta, Manifest, Record, State,
+    Commit, Engine, EngineFile, EngineId, Engines, Handle, LogGroupMeta, Manifest, ManifestState, Record,
+    StateBuilder,
 };
 use lavastore_store::volumes::Volume;
 use std::path::Path;
@@ -63,11 +64,11 @@ impl Engine for Impostor {
     fn decode(_: &[u8]) -> Result<()> {
         Ok(())
     }
-    fn apply(state: &u64, (): &(), _: &mut Ground<'_>) -> Result<u64> {
+    fn apply(state: &u64, (): &(), _: &mut StateBuilder<'_>) -> Result<u64> {
         Ok(*state)
     }
     fn snapshot(_: &u64) {}
-    fn verify(_: &u64, _: &State) -> Result<()> {
+    fn verify(_: &u64, _: &ManifestState) -> Result<()> {
         Ok(())
     }
     fn floor(_: &u64) -> SeqNo {
@@ -117,7 +118,7 @@ fn a_file_on_an_unknown_volume_is_refused_at_open() {
 
 #[test]
 fn records_that_contradict_the_engines_are_refused() {
-    let state = State::empty(Uid::default(), 1, &Engines::of::<A>());
+    let state = ManifestState::empty(Uid::default(), 1, &Engines::of::<A>());
     let add = |engine, name: &str| Record::AddEngine { engine, name: name.into(), format: 1 };
     let file = |engine, number| Record::AddEngineFile {
         engine,
@@ -199,9 +200,11 @@ fn hostile_snapshots_are_refused_or_round_trip() {
             }
         }
         for engines in [Engines::default(), Engines::of::<A>().with::<B>()] {
-            let Ok(state) = State::from_snapshot(Uid::default(), 9, &bytes, &engines) else { continue };
+            let Ok(state) = ManifestState::from_snapshot(Uid::default(), 9, &bytes, &engines) else {
+                continue;
+            };
             state.verify().unwrap();
-            let again = State::from_snapshot(Uid::default(), 9, &state.snapshot(), &engines).unwrap();
+            let again = ManifestState::from_snapshot(Uid::default(), 9, &state.snapshot(), &engines).unwrap();
             assert_eq!(again, state);
             survived += 1;
         }

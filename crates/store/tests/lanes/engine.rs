@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use store::Store;
 use store::commit::{
-    Aging, Durability, GroupState, Lane, Log, LogTerms, LoggedBatch, Loggers, Place, TenantId, Ticket,
+    Aging, Durability, GroupState, Lane, Log, LogAddress, LogTerms, LoggedBatch, Loggers, TenantId, Ticket,
 };
 use store::manifest::{
-    Commit, Engine, EngineId, Engines, Ground, Handle, Record, State as StoreState, refuse,
+    Commit, Engine, EngineId, Engines, Handle, ManifestState, Record, StateBuilder, refuse,
 };
 use store::open::StoreTerms;
 
@@ -28,7 +28,7 @@ pub const OTHER: TenantId = TenantId(7);
 pub enum Keeper {}
 
 /// A record: its number, its position, its length.
-pub type Entry = (SeqNo, Place, u32);
+pub type Entry = (SeqNo, LogAddress, u32);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
@@ -82,14 +82,14 @@ impl Engine for Keeper {
             let (ltn, mut entries) = (r.varint()?, Vec::new());
             while !r.is_empty() {
                 let (seq, block, pos, len) = (r.varint()?, r.varint()?, r.varint()?, r.varint()?);
-                entries.push((seq, Place { ltn, block: block as u32, pos: pos as u16 }, len as u32));
+                entries.push((seq, LogAddress { ltn, block: block as u32, pos: pos as u16 }, len as u32));
             }
             edit.keep.push((ltn, entries));
         }
         Ok(edit)
     }
 
-    fn apply(state: &Kept, edit: &Change, _: &mut Ground<'_>) -> Result<Kept> {
+    fn apply(state: &Kept, edit: &Change, _: &mut StateBuilder<'_>) -> Result<Kept> {
         let mut next = state.clone();
         next.floor = next.floor.max(edit.floor);
         for ltn in &edit.free {
@@ -106,7 +106,7 @@ impl Engine for Keeper {
         Change { keep, free: Vec::new(), floor: state.floor }
     }
 
-    fn verify(state: &Kept, store: &StoreState) -> Result<()> {
+    fn verify(state: &Kept, store: &ManifestState) -> Result<()> {
         let listed: Vec<u64> = store.log_groups.retained(Lane::LOG).map(|group| group.ltn).collect();
         let kept: Vec<u64> = state.groups.keys().copied().collect();
         match listed == kept {
@@ -134,7 +134,7 @@ pub struct Machine {
     pub manifest: Handle<Keeper>,
     pub log: Arc<Log>,
     /// Every existing record, by number.
-    pub index: BTreeMap<SeqNo, (Place, u32)>,
+    pub index: BTreeMap<SeqNo, (LogAddress, u32)>,
     pub next_seq: SeqNo,
     /// The records of the first lane.
     pub first: BTreeMap<SeqNo, Vec<u8>>,

@@ -14,7 +14,7 @@ use io::{Priority, Rng};
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{Durability, GroupState, Lane, Log, Place};
+use store::commit::{Durability, GroupState, Lane, Log, LogAddress};
 use store::manifest::Engines;
 use store::open::StoreTerms;
 
@@ -28,7 +28,7 @@ const PASSING_SEEDS: u64 = 100;
 
 #[derive(Clone, Debug)]
 struct Record {
-    place: Place,
+    place: LogAddress,
     bytes: Vec<u8>,
     /// The removal of its group has begun.
     is_going: bool,

@@ -1,10 +1,10 @@
 //! The rate limit of background I/O.
 
-use store::pacing::Budget;
+use store::pacing::RateLimiter;
 
 #[test]
 fn the_budget_binds_over_every_second() {
-    let budget = Budget::new(10 << 20);
+    let budget = RateLimiter::new(10 << 20);
     let (mut now_ns, mut passed) = (0u64, Vec::new());
     while now_ns < 3_000_000_000 {
         now_ns += budget.wait_ns(now_ns) + 1000;
@@ -17,7 +17,7 @@ fn the_budget_binds_over_every_second() {
         // The burst (a fiftieth of a second) and one piece pass ahead of time.
         assert!((38..=43).contains(&in_second(from_ns)), "{} from {from_ns}", in_second(from_ns));
     }
-    let none = Budget::default();
+    let none = RateLimiter::default();
     none.charge(0, 1 << 40);
     assert_eq!(none.wait_ns(0), 0);
 }

@@ -2,7 +2,7 @@
 
 use base::Uid;
 use base::codec::Reader;
-use store::volumes::SpeedDisk;
+use store::volumes::FastTier;
 use store::volumes::identity::Identity;
 
 const SLOT_LEN: usize = 96;
@@ -29,11 +29,11 @@ fn identity_slots_round_trip_and_detect_every_bit_flip() {
 
 #[test]
 fn the_record_of_a_disk_names_a_place_in_text() {
-    let disk = SpeedDisk { disk: Uid([5; 16]), epoch: 300, session: Uid([6; 16]), place: "/dïsk".into() };
+    let disk = FastTier { disk: Uid([5; 16]), epoch: 300, session: Uid([6; 16]), place: "/dïsk".into() };
     let mut bytes = Vec::new();
     disk.encode_into(&mut bytes);
-    assert_eq!(SpeedDisk::decode(&mut Reader::new(&bytes)).unwrap(), disk);
+    assert_eq!(FastTier::decode(&mut Reader::new(&bytes)).unwrap(), disk);
     *bytes.last_mut().unwrap() = 0xff;
-    let e = SpeedDisk::decode(&mut Reader::new(&bytes)).unwrap_err();
+    let e = FastTier::decode(&mut Reader::new(&bytes)).unwrap_err();
     assert!(e.is_corruption() && e.to_string().contains("is not UTF-8"), "{e}");
 }

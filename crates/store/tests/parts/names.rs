@@ -11,9 +11,9 @@ fn file_names_round_trip_for_any_number() {
     for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, NUMBER_MAX] {
         for kind in [
             FileKind::Ksst(n),
-            FileKind::SpeedKsst(n),
+            FileKind::FastKsst(n),
             FileKind::Vsst(n),
-            FileKind::SpeedVsst(n),
+            FileKind::FastVsst(n),
             FileKind::Log(n),
             FileKind::Tail(n),
             FileKind::Room(n),

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use store::descriptors::Descriptors;
 use store::names;
-use store::pacing::{Pace, PacedFs, Traffic, during};
+use store::pacing::{IoLimiter, PacedFs, Traffic, during};
 
 const COMPACTION: Option<Traffic> = Some(Traffic::Compaction);
 
 /// Returns a paced file system and its limiter.
-fn paced(env: &Env) -> (Arc<PacedFs>, Arc<Pace>) {
-    let pace = Arc::new(Pace::new(&env.clock));
+fn paced(env: &Env) -> (Arc<PacedFs>, Arc<IoLimiter>) {
+    let pace = Arc::new(IoLimiter::new(&env.clock));
     env.fs.create_dir_all(Path::new("/s")).unwrap();
     (
         Arc::new(PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(env) }),

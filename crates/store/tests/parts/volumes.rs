@@ -14,9 +14,9 @@ fn an_unknown_volume_is_refused_by_number() {
     let refusal = volumes.at(Volume(1)).unwrap_err();
     assert_eq!(refusal.kind(), ErrorKind::Unsupported);
     assert!(refusal.to_string().contains("volume 1"), "{refusal}");
-    let both = store::speed::joined(&env, Path::new("/store"), &env, Path::new("/fast"));
+    let both = store::fast_tier::joined(&env, Path::new("/store"), &env, Path::new("/fast"));
     let volumes = Volumes::new(Location::metered(&both, Path::new("/store")));
-    assert_eq!(volumes.at(Volume::SPEED).unwrap().path("x"), Path::new("/store/x"), "one name space");
+    assert_eq!(volumes.at(Volume::FAST).unwrap().path("x"), Path::new("/store/x"), "one name space");
     assert_eq!(volumes.log_dir(), Path::new("/fast"));
     assert!(volumes.at(Volume(2)).unwrap_err().to_string().contains("volume 2"));
 }

@@ -87,14 +87,16 @@ impl Footer {
             ));
         }
         match footer::judge(bytes, checksum::mask(footer.uid, at), VERSION) {
-            footer::State::Sound => {}
-            footer::State::Newer(version) => {
+            footer::FooterState::Sound => {}
+            footer::FooterState::Newer(version) => {
                 let why = format!(
                     "value segment of format version {version}; this release reads up to {VERSION}: use a newer one"
                 );
                 return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
             }
-            footer::State::Damaged => return Err(bad("the footer is damaged or the file was cut".into())),
+            footer::FooterState::Damaged => {
+                return Err(bad("the footer is damaged or the file was cut".into()));
+            }
         }
         if footer.uid != uid {
             let why = format!("this is file {:?}, expected was {uid:?}: files were swapped", footer.uid);

@@ -3,7 +3,7 @@
 use super::footer::{FOOTER_LEN, Footer};
 use super::header::{self, SegmentIdentity};
 use super::{RUN_CHUNKS, SUM_LEN, WINDOW_CHUNKS};
-use crate::verify::{CheckStep, Met, STEP_LEN};
+use crate::verify::{CheckStep, FoundDamage, STEP_LEN};
 use base::{Error, ErrorKind, Result, Uid, checksum};
 use io::{FileRead, ReadFile};
 use std::ops::Range;
@@ -270,7 +270,7 @@ pub struct SegmentCheck {
     chunk: Vec<u8>,
     sums: Vec<u8>,
     next: u64,
-    met: Met,
+    met: FoundDamage,
 }
 
 impl SegmentCheck {
@@ -287,7 +287,7 @@ impl SegmentCheck {
             chunk: Vec::new(),
             sums: Vec::new(),
             next: 0,
-            met: Met::default(),
+            met: FoundDamage::default(),
         })
     }
 

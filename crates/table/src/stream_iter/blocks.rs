@@ -2,12 +2,12 @@
 
 use super::runs::{BlockRow, Runs};
 use crate::cursor::BlockCursor;
-use crate::file::Role;
+use crate::file::BlockKind;
 use crate::frame::BlockHandle;
-use crate::options::{IterOptions, Place};
-use crate::readahead::Borders;
+use crate::options::{IterOptions, SeekTarget};
+use crate::readahead::ScanBounds;
 use crate::reader::Ksst;
-use crate::source::{Extent, Fetched, Source};
+use crate::source::{Extent, FetchedBlocks, Source};
 use crate::stream::{Partition, Stream};
 use crate::waits::Go;
 use base::key::{self, encode_into};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub(super) enum Load<'k> {
     /// The block in which a seek begins.
-    At(Place<'k>),
+    At(SeekTarget<'k>),
     /// The block of a row, or the first or last block of a partition; the flag is true if the scan
     /// goes backward.
     To(Go, bool),
@@ -27,7 +27,7 @@ pub(super) enum Load<'k> {
 /// A position among the blocks of a stream, with a cursor in one of them.
 pub(super) struct Blocks<C> {
     table: Arc<Ksst>,
-    role: Role,
+    role: BlockKind,
     runs: Runs,
     partition: Option<usize>,
     /// The partition requested last, loaded or not; `None` if the index is known to be wrong.
@@ -39,13 +39,18 @@ pub(super) struct Blocks<C> {
     cursor: C,
 }
 
-fn stream_of(table: &Ksst, role: Role) -> &Stream {
-    let stream = if role == Role::References { &table.references } else { &table.inline };
+fn stream_of(table: &Ksst, role: BlockKind) -> &Stream {
+    let stream = if role == BlockKind::References { &table.references } else { &table.inline };
     stream.as_ref().expect("an iterator is made only over a stream that is there")
 }
 
 impl<C: BlockCursor> Blocks<C> {
-    pub fn new(table: Arc<Ksst>, role: Role, options: IterOptions, borders: Option<Arc<Borders>>) -> Self {
+    pub fn new(
+        table: Arc<Ksst>,
+        role: BlockKind,
+        options: IterOptions,
+        borders: Option<Arc<ScanBounds>>,
+    ) -> Self {
         Blocks {
             runs: Runs::new(&table.file, role, options, borders),
             table,
@@ -144,7 +149,7 @@ impl<C: BlockCursor> Blocks<C> {
     }
 
     /// Loads the block in which a seek begins. Returns false if all blocks end before it.
-    fn open_at<S: Source>(&mut self, place: Place<'_>, source: &mut S) -> Result<bool, S::Stop> {
+    fn open_at<S: Source>(&mut self, place: SeekTarget<'_>, source: &mut S) -> Result<bool, S::Stop> {
         let sought = self.sought(place);
         let p = match sought {
             Some((user_key, trailer)) => stream_of(&self.table, self.role).search(user_key, trailer),
@@ -172,7 +177,7 @@ impl<C: BlockCursor> Blocks<C> {
 
     /// Returns the search key for the index. With a global sequence the stored trailers are
     /// meaningless, so a seek begins before all entries of the user key, or after them.
-    fn sought<'k>(&self, place: Place<'k>) -> Option<(&'k [u8], u64)> {
+    fn sought<'k>(&self, place: SeekTarget<'k>) -> Option<(&'k [u8], u64)> {
         let (user_key, trailer) = place.target().map(key::split)?;
         let trailer = match self.table.global_seq {
             None => trailer,
@@ -205,7 +210,7 @@ impl<C: BlockCursor> Blocks<C> {
     }
 
     /// Requests the run after the awaited block too, if the scan is long.
-    pub fn want_behind(&mut self, fetched: &mut Fetched) {
+    pub fn want_behind(&mut self, fetched: &mut FetchedBlocks) {
         self.runs.want_behind(&self.table.file, &self.index, self.row, fetched);
     }
 

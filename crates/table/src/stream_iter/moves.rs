@@ -2,12 +2,12 @@
 
 use super::blocks::{Blocks, Load};
 use crate::cursor::BlockCursor;
-use crate::file::Role;
+use crate::file::BlockKind;
 use crate::frame::BlockHandle;
-use crate::options::{IterOptions, Place, ReadCounters};
-use crate::readahead::Borders;
+use crate::options::{IterOptions, ReadCounters, SeekTarget};
+use crate::readahead::ScanBounds;
 use crate::reader::Ksst;
-use crate::source::{Fetched, Stop, Stopped};
+use crate::source::{FetchedBlocks, Stop, Stopped};
 use crate::waits::{Await, Go, Waits};
 use base::{Error, Result, key};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn is(&self, place: Place<'_>) -> bool {
+    fn is(&self, place: SeekTarget<'_>) -> bool {
         let (forward, target) = (place.is_forward(), place.target());
         self.seek == Some((forward, target.is_some())) && target.is_none_or(|target| *target == *self.target)
     }
 
-    fn note(&mut self, place: Place<'_>) {
+    fn note(&mut self, place: SeekTarget<'_>) {
         self.seek = Some((place.is_forward(), place.target().is_some()));
         self.target.clear();
         self.target.extend_from_slice(place.target().unwrap_or_default());
@@ -47,7 +47,12 @@ pub(super) struct Moves<C> {
 }
 
 impl<C: BlockCursor> Moves<C> {
-    pub fn new(table: Arc<Ksst>, role: Role, options: IterOptions, borders: Option<Arc<Borders>>) -> Self {
+    pub fn new(
+        table: Arc<Ksst>,
+        role: BlockKind,
+        options: IterOptions,
+        borders: Option<Arc<ScanBounds>>,
+    ) -> Self {
         Moves {
             waits: borders.as_deref().is_some_and(|borders| borders.wants).then(Box::default),
             blocks: Blocks::new(table, role, options, borders),
@@ -153,21 +158,21 @@ impl<C: BlockCursor> Moves<C> {
     /// Loads the first block of a seek, without reading. Missing bytes are requested through
     /// `fetched`, and the same call continues once they are delivered. The seek itself reports any
     /// error, since it takes the same path.
-    pub fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+    pub fn prepare(&mut self, place: SeekTarget<'_>, fetched: &mut FetchedBlocks) {
         if self.prepared.is(place) {
             return;
         }
         self.prepared.forget();
         match self.blocks.load(Load::At(place), fetched) {
             Ok(true) => self.prepared.note(place),
-            Ok(false) if !place.is_forward() => self.prepare(Place::Last, fetched),
+            Ok(false) if !place.is_forward() => self.prepare(SeekTarget::Last, fetched),
             Ok(false) | Err(_) => {}
         }
     }
 
     /// Makes the first step of a seek: loads its first block, unless it is prepared. Returns false
     /// if all blocks end before the target.
-    fn begin(&mut self, place: Place<'_>) -> Result<bool> {
+    fn begin(&mut self, place: SeekTarget<'_>) -> Result<bool> {
         let is_prepared = self.prepared.is(place);
         self.prepared.forget();
         if is_prepared {
@@ -182,21 +187,21 @@ impl<C: BlockCursor> Moves<C> {
 
     /// Moves to the first entry.
     pub fn first(&mut self) -> Result<()> {
-        self.begin(Place::First)?;
+        self.begin(SeekTarget::First)?;
         self.blocks.within(C::seek_to_first)?;
         self.next_block()
     }
 
     /// Moves to the last entry.
     pub fn last(&mut self) -> Result<()> {
-        self.begin(Place::Last)?;
+        self.begin(SeekTarget::Last)?;
         self.blocks.within(C::seek_to_last)?;
         self.prev_block()
     }
 
     /// Moves to the first entry at or after an internal key.
     pub fn forward_to(&mut self, target: &[u8]) -> Result<()> {
-        if !self.begin(Place::From(target))? {
+        if !self.begin(SeekTarget::From(target))? {
             self.blocks.clear();
             return Ok(());
         }
@@ -214,7 +219,7 @@ impl<C: BlockCursor> Moves<C> {
 
     /// Moves to the last entry at or before an internal key.
     pub fn backward_to(&mut self, target: &[u8]) -> Result<()> {
-        if !self.begin(Place::UpTo(target))? {
+        if !self.begin(SeekTarget::UpTo(target))? {
             return self.last();
         }
         self.blocks.within(|c| c.seek_for_prev(target))?;

@@ -1,11 +1,11 @@
 //! Provides blocks to a cursor: from the cache, from the read-ahead window, or from the device with
 //! some of their neighbors.
 
-use crate::file::{Caching, Role, TableFile, Window};
+use crate::file::{BlockKind, Caching, ReadWindow, TableFile};
 use crate::frame::BlockHandle;
 use crate::options::IterOptions;
-use crate::readahead::{BEYOND_MIN, Beyond, Borders};
-use crate::source::{Extent, Fetched, Source, Stop};
+use crate::readahead::{BEYOND_MIN, Beyond, ScanBounds};
+use crate::source::{Extent, FetchedBlocks, Source, Stop};
 use crate::stream::{Partition, Stream};
 use cache::Block;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ impl BlockRow<'_> {
 
 /// The reads of a cursor: its window, and the length of the next read.
 pub(super) struct Runs {
-    role: Role,
+    role: BlockKind,
     caching: Caching,
     /// Requested read-ahead; 0: automatic, by [`Beyond`].
     readahead: u64,
     beyond: Beyond,
-    borders: Option<Arc<Borders>>,
-    window: Window,
+    borders: Option<Arc<ScanBounds>>,
+    window: ReadWindow,
     /// Range of the window after the last load of a block. (While a load waits for a read the
     /// window is empty, and the same step restarts.)
     span: (u64, u64),
@@ -49,7 +49,12 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub fn new(file: &TableFile, role: Role, options: IterOptions, borders: Option<Arc<Borders>>) -> Self {
+    pub fn new(
+        file: &TableFile,
+        role: BlockKind,
+        options: IterOptions,
+        borders: Option<Arc<ScanBounds>>,
+    ) -> Self {
         let caching = match options {
             IterOptions { fill_cache: true, readahead_bytes: 0 } => Caching::Fill,
             _ => Caching::Peek,
@@ -62,7 +67,7 @@ impl Runs {
             caching,
             readahead: readahead as u64,
             borders,
-            window: Window::default(),
+            window: ReadWindow::default(),
             span: (0, 0),
             awaited: None,
             ahead: None,
@@ -123,7 +128,7 @@ impl Runs {
     /// neighbors.
     fn cached_or_run<S: Source>(
         &self,
-        window: &mut Window,
+        window: &mut ReadWindow,
         file: &TableFile,
         at: BlockRow<'_>,
         source: &mut S,
@@ -150,7 +155,7 @@ impl Runs {
 
     /// Starts the next read in the background after a request, if the scan is long and has read
     /// queues.
-    fn begin_next(&self, window: &mut Window, file: &TableFile, at: BlockRow<'_>) {
+    fn begin_next(&self, window: &mut ReadWindow, file: &TableFile, at: BlockRow<'_>) {
         let Some(borders) = self.borders.as_deref().filter(|_| self.readahead == 0) else { return };
         let Some(queues) = &borders.queues else { return };
         if let Some(run) = self.beyond.behind(at.index, at.row, window.span(), at.backward, borders) {
@@ -159,7 +164,13 @@ impl Runs {
     }
 
     /// Requests the run after the run of a row, for which the cursor waits, if the scan is long.
-    pub fn want_behind(&mut self, file: &TableFile, index: &Partition, row: usize, fetched: &mut Fetched) {
+    pub fn want_behind(
+        &mut self,
+        file: &TableFile,
+        index: &Partition,
+        row: usize,
+        fetched: &mut FetchedBlocks,
+    ) {
         let (Some(borders), Some(_)) =
             (self.borders.as_deref().filter(|_| self.readahead == 0), self.awaited)
         else {

@@ -3,7 +3,7 @@
 use super::dense::DenseCursor;
 use super::index::trailer;
 use super::keys::partition_handle;
-use crate::file::{Role, TableFile};
+use crate::file::{BlockKind, TableFile};
 use crate::frame::BlockHandle;
 use crate::index::IndexShape;
 use crate::source::Source;
@@ -42,7 +42,7 @@ impl DenseIndex {
         file: &TableFile,
         source: &mut S,
     ) -> Result<(Block, IndexShape<2>), S::Stop> {
-        let block = file.read(self.handle, Role::Dense, source)?;
+        let block = file.read(self.handle, BlockKind::Dense, source)?;
         let shape = IndexShape::parse(&block, 0).map_err(|e| self.locate(file, e))?;
         Ok((block, shape))
     }
@@ -63,7 +63,7 @@ impl DenseIndex {
         let handle = partition_handle(&shape, &block, partition);
         let mut cursor = DenseCursor::default();
         let here = |e| file.locate(e, handle.offset);
-        cursor.load(file.read(handle, Role::Dense, source)?).map_err(here)?;
+        cursor.load(file.read(handle, BlockKind::Dense, source)?).map_err(here)?;
         while cursor.advance().map_err(here)? {
             if cursor.user_key == user_key && cursor.row.seq == seq {
                 let row = cursor.row;

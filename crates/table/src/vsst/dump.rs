@@ -3,7 +3,7 @@
 use super::index::{IndexFrame, Node, node};
 use super::reader::Vsst;
 use crate::dump::{DumpOptions, shown};
-use crate::file::{Caching, Role};
+use crate::file::{BlockKind, Caching};
 use crate::footer::VERSION;
 use crate::options::ReadCounters;
 use crate::sections;
@@ -81,7 +81,7 @@ fn list(vsst: &Vsst, at: &Node, levels: u8, end: &mut u64, out: &mut dyn Write) 
             0 => {
                 *end = handle.end();
                 let counters = &mut ReadCounters::default();
-                let frame = vsst.file.fetch(handle, Role::VsstIndex, Caching::Bypass, counters)?;
+                let frame = vsst.file.fetch(handle, BlockKind::VsstIndex, Caching::Bypass, counters)?;
                 let frame = IndexFrame::parse(&frame).map_err(|e| vsst.file.locate(e, handle.offset))?;
                 format!("index frame of {} crit-bit blocks", frame.shape.rows())
             }

@@ -15,7 +15,7 @@
 //! offset, so no cache entry is large, whatever the size of the file. Offsets are in units of the
 //! file's alignment.
 
-use crate::file::{Caching, Role, TableFile};
+use crate::file::{BlockKind, Caching, TableFile};
 use crate::frame::BlockHandle;
 use crate::index::{self, IndexShape, Separators};
 use crate::prefix::{push_separator, shared_len};
@@ -320,7 +320,7 @@ impl Directory {
         for _ in 0..self.levels {
             handle = node(file, handle, Caching::Fill, source)?.search(user_key, seq);
         }
-        let frame = file.fetch(handle, Role::VsstIndex, Caching::Fill, source)?;
+        let frame = file.fetch(handle, BlockKind::VsstIndex, Caching::Fill, source)?;
         Ok(find_in_frame(&frame, user_key, seq).map_err(|e| file.locate(e, handle.offset))?)
     }
 }
@@ -332,6 +332,6 @@ pub(crate) fn node<S: Source>(
     caching: Caching,
     source: &mut S,
 ) -> Result<Node, S::Stop> {
-    let block = file.fetch(handle, Role::VsstIndex, caching, source)?;
+    let block = file.fetch(handle, BlockKind::VsstIndex, caching, source)?;
     Ok(Node::parse(block, 0).map_err(|e| file.locate(e, handle.offset))?)
 }

@@ -7,7 +7,7 @@
 use super::dense::DenseCursor;
 use super::reader::Vsst;
 use super::record::RECORD_LEN_MAX;
-use crate::file::{Role, Window};
+use crate::file::{BlockKind, ReadWindow};
 use crate::frame::BlockHandle;
 use crate::index::IndexShape;
 use crate::options::ReadCounters;
@@ -48,7 +48,7 @@ pub struct VsstKeys {
     partition: usize,
     cursor: DenseCursor,
     valid: bool,
-    window: Window,
+    window: ReadWindow,
     counters: ReadCounters,
     /// True if a partition could not be loaded.
     is_stuck: bool,
@@ -74,7 +74,7 @@ impl VsstKeys {
             partition: 0,
             cursor: DenseCursor::default(),
             valid: false,
-            window: Window::default(),
+            window: ReadWindow::default(),
             counters,
             is_stuck: false,
             is_torn: false,
@@ -132,7 +132,7 @@ impl VsstKeys {
             let limit = handle.offset.saturating_add(WINDOW_LEN);
             (handle.offset, last.end().min(limit))
         };
-        let block = self.window.block(&self.vsst.file, handle, Role::Dense, &mut self.counters, span)?;
+        let block = self.window.block(&self.vsst.file, handle, BlockKind::Dense, &mut self.counters, span)?;
         let expected = self.cursor.next_offset_units();
         self.cursor.load(block).map_err(here)?;
         let is_torn = std::mem::take(&mut self.is_torn);

@@ -12,7 +12,7 @@ use super::keys::VsstKeys;
 use super::properties::VsstProperties;
 use super::record::{self, RECORD_LEN_MAX, Record, Shape};
 use crate::compress;
-use crate::file::{Role, TableFile};
+use crate::file::{BlockKind, TableFile};
 use crate::footer::FileKind;
 use crate::frame::{self, BlockHandle};
 use crate::options::ReadCounters;
@@ -143,7 +143,7 @@ impl Vsst {
         };
         if fill_cache {
             let handle = BlockHandle { offset, len: reference.stored_len };
-            self.file.fill(handle, Role::Record, value.block());
+            self.file.fill(handle, BlockKind::Record, value.block());
         }
         Ok(value)
     }
@@ -180,7 +180,7 @@ impl Vsst {
         counters: &mut ReadCounters,
     ) -> Option<BlockSlice> {
         let handle = BlockHandle { offset, len: reference.stored_len };
-        let block = self.file.cached(handle, Role::Record, counters)?;
+        let block = self.file.cached(handle, BlockKind::Record, counters)?;
         let shape = record::parse_head(&block).ok()?;
         let found =
             shape.codec == Compression::None && Wanted { user_key, seq, reference }.matches(&shape, &block);
@@ -243,7 +243,7 @@ impl Vsst {
             let why = format!("a record of {len} bytes does not fit at this offset");
             return Err(self.file.locate(Error::corruption(why), offset).into());
         }
-        let block = self.file.bytes(BlockHandle { offset, len }, Role::Record, source)?;
+        let block = self.file.bytes(BlockHandle { offset, len }, BlockKind::Record, source)?;
         Ok(self.open_block(block, offset, wanted)?)
     }
 

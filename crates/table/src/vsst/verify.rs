@@ -16,12 +16,12 @@ use super::reader::Vsst;
 use super::record;
 use super::salvage::each_record;
 use crate::cursor::before;
-use crate::file::{Caching, Role};
+use crate::file::{BlockKind, Caching};
 use crate::footer::FileKind;
 use crate::frame::BlockHandle;
 use crate::options::ReadCounters;
 use crate::sections;
-use crate::verify::{CheckStep, DAMAGE_LEN, Met, STEP_LEN};
+use crate::verify::{CheckStep, DAMAGE_LEN, FoundDamage, STEP_LEN};
 use base::{Error, Result, ValueKind, key};
 use cache::Block;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub struct VsstCheck {
     records: Records,
     arrived: Arrived,
     last: Option<(Vec<u8>, u64)>,
-    met: Met,
+    met: FoundDamage,
 }
 
 /// Number of sound records, and their bytes.
@@ -103,7 +103,7 @@ struct Sound {
 impl VsstCheck {
     /// Starts a verification of the whole file.
     pub fn new(vsst: Arc<Vsst>) -> VsstCheck {
-        let mut met = Met::default();
+        let mut met = FoundDamage::default();
         VsstCheck {
             counted: VsstProperties { min_seq: u64::MAX, ..VsstProperties::default() },
             keys: met.sound(VsstKeys::before_first(vsst.clone())),
@@ -263,10 +263,10 @@ impl Vsst {
     }
 
     /// Checks the parts after the index.
-    fn check_sections(&self, met: &mut Met) {
+    fn check_sections(&self, met: &mut FoundDamage) {
         let counters = &mut ReadCounters::default();
         for section in &self.sections {
-            let read = self.file.read(section.handle, Role::Dense, counters);
+            let read = self.file.read(section.handle, BlockKind::Dense, counters);
             met.sound(read.and_then(|block| match section.tag {
                 sections::DIRECTORY => {
                     Directory::open(block).map(drop).map_err(|e| self.file.locate(e, section.handle.offset))
@@ -274,7 +274,7 @@ impl Vsst {
                 _ => Ok(()),
             }));
         }
-        met.sound(self.file.read(self.meta, Role::Dense, counters));
+        met.sound(self.file.read(self.meta, BlockKind::Dense, counters));
         met.sound(self.file.check_footer(FileKind::Vsst));
     }
 
@@ -390,13 +390,13 @@ impl Arrived {
 
 impl Frames {
     /// Returns all frames of the directory, and whether it is intact.
-    fn of(vsst: &Vsst, met: &mut Met) -> (Frames, bool) {
+    fn of(vsst: &Vsst, met: &mut FoundDamage) -> (Frames, bool) {
         let mut frames = Frames { frames: Vec::new(), nodes: Vec::new() };
         let is_whole = frames.descend(vsst, &vsst.directory.root, vsst.directory.levels, met);
         (frames, is_whole)
     }
 
-    fn descend(&mut self, vsst: &Vsst, at: &Node, levels: u8, met: &mut Met) -> bool {
+    fn descend(&mut self, vsst: &Vsst, at: &Node, levels: u8, met: &mut FoundDamage) -> bool {
         let mut is_whole = true;
         for row in 0..at.rows() {
             let handle = at.handle(row);
@@ -433,7 +433,7 @@ impl Frames {
 }
 
 impl IndexWalk {
-    fn new(vsst: &Vsst, met: &mut Met) -> IndexWalk {
+    fn new(vsst: &Vsst, met: &mut FoundDamage) -> IndexWalk {
         let (frames, is_whole) = Frames::of(vsst, met);
         let state = if is_whole { Followed::Exactly } else { Followed::Never };
         let separator = (Vec::new(), u64::MAX);
@@ -448,7 +448,7 @@ impl IndexWalk {
     }
 
     /// Checks the index against the next key, if the walk agrees with the keys.
-    fn follow(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>, met: &mut Met) {
+    fn follow(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>, met: &mut FoundDamage) {
         match self.state {
             Followed::Exactly => {}
             Followed::Never => return,
@@ -469,7 +469,7 @@ impl IndexWalk {
     }
 
     /// Moves to the frame that may have a key. Returns the number of frames passed.
-    fn pass_frames(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>, met: &mut Met) -> u64 {
+    fn pass_frames(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>, met: &mut FoundDamage) -> u64 {
         let mut passed = 0;
         while let Some((_, end_user, end_trailer)) = self.frames.frames.get(self.frame)
             && before(end_user, *end_trailer, entry.user_key, trailer(entry.seq))
@@ -482,16 +482,16 @@ impl IndexWalk {
     }
 
     /// Reads the current frame for its checksum, unless it was read, and moves to the next.
-    fn read_alone(&mut self, vsst: &Vsst, met: &mut Met) {
+    fn read_alone(&mut self, vsst: &Vsst, met: &mut FoundDamage) {
         if let Some((handle, ..)) = self.frames.frames.get(self.frame).filter(|_| !self.is_read) {
-            met.sound(vsst.file.read(*handle, Role::VsstIndex, &mut ReadCounters::default()));
+            met.sound(vsst.file.read(*handle, BlockKind::VsstIndex, &mut ReadCounters::default()));
         }
         (self.row, self.ordinal, self.payload, self.is_read) = (0, 0, None, false);
         self.frame += 1;
     }
 
     /// Reads the frames to which no key has led.
-    fn read_rest(&mut self, vsst: &Vsst, met: &mut Met) {
+    fn read_rest(&mut self, vsst: &Vsst, met: &mut FoundDamage) {
         while self.frame < self.frames.frames.len() && !met.ended {
             self.read_alone(vsst, met);
         }
@@ -509,7 +509,7 @@ impl IndexWalk {
             Some(payload) => payload.clone(),
             None => {
                 self.is_read = true;
-                vsst.file.read(*handle, Role::VsstIndex, &mut ReadCounters::default())?
+                vsst.file.read(*handle, BlockKind::VsstIndex, &mut ReadCounters::default())?
             }
         };
         let index = IndexFrame::parse(&payload).map_err(here)?;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use table::source::read_now;
-use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Place, TableOptions};
+use table::{FetchedBlocks, IterOptions, Ksst, KsstIter, ScanBounds, SeekTarget, TableOptions};
 
 const FILL: IterOptions = IterOptions { fill_cache: true, readahead_bytes: 0 };
 const PEEK: IterOptions = IterOptions { fill_cache: false, readahead_bytes: 0 };
@@ -188,13 +188,13 @@ fn only_visited_blocks_enter_the_cache() {
 fn read_ahead_stops_at_the_iterator_bounds() {
     let (table, file, _) = plain(20_000, 1000);
     for (from, count) in [(100u64, 1u64), (100, 7), (3001, 40), (3000, 2000), (19_990, 10)] {
-        let borders = Borders { upper: Some(user(from + count)), ..Borders::default() };
+        let borders = ScanBounds { upper: Some(user(from + count)), ..ScanBounds::default() };
         let mut iter = table.iter_within(PEEK, &Arc::new(borders));
         scan(&mut iter, from, count, true);
         let end = file.take().iter().map(|r| r.end).max().unwrap();
         let border = table.offset_of(&key::seek_target(&user(from + count), MAX_SEQ)).unwrap();
         assert!(end <= border + 5000, "read to {end}, the block with the border begins at {border}");
-        let borders = Borders { lower: Some(user(from)), ..Borders::default() };
+        let borders = ScanBounds { lower: Some(user(from)), ..ScanBounds::default() };
         let mut iter = table.iter_within(PEEK, &Arc::new(borders));
         scan(&mut iter, from + count - 1, count, false);
         let start = file.take().iter().map(|r| r.start).min().unwrap();
@@ -225,9 +225,9 @@ fn an_unreadable_neighbor_block_fails_alone() {
 }
 
 /// Returns bounds of a scan that reads the next run in the background, in simulation.
-fn ahead(lower: Option<u64>, upper: Option<u64>) -> Arc<Borders> {
+fn ahead(lower: Option<u64>, upper: Option<u64>) -> Arc<ScanBounds> {
     let queues = Some(Arc::new(ReadQueues::new(&SimEnv::new(1).env(), 2)));
-    Arc::new(Borders { lower: lower.map(user), upper: upper.map(user), queues, wants: false })
+    Arc::new(ScanBounds { lower: lower.map(user), upper: upper.map(user), queues, wants: false })
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_long_scan_prefetches_the_next_run() {
 #[test]
 fn short_and_bounded_scans_do_not_prefetch() {
     let (table, file, _) = plain(20_000, 1000);
-    let reads_of = |borders: Option<&Arc<Borders>>, count| {
+    let reads_of = |borders: Option<&Arc<ScanBounds>>, count| {
         file.take();
         let mut iter = borders.map_or_else(|| table.iter(PEEK), |borders| table.iter_within(PEEK, borders));
         scan(&mut iter, 5000, count, true);
@@ -269,7 +269,7 @@ fn short_and_bounded_scans_do_not_prefetch() {
     assert_eq!(reads_of(Some(&ahead(None, None)), 400), reads_of(None, 400), "short");
     for count in [600, 800, 1000, 1200] {
         let end = 5000 + count;
-        let bounded = Arc::new(Borders { upper: Some(user(end)), ..Borders::default() });
+        let bounded = Arc::new(ScanBounds { upper: Some(user(end)), ..ScanBounds::default() });
         assert_eq!(reads_of(Some(&ahead(None, Some(end))), count), reads_of(Some(&bounded), count), "border");
     }
 }
@@ -318,7 +318,8 @@ fn every_scan_mode_sees_the_same() {
         let all = entries(&model);
         let (a, b) = (rng.below(all.len() as u64) as usize, rng.below(all.len() as u64) as usize);
         let border = |i: usize| Some(key::user_key(&all[i].0).to_vec());
-        let borders = Borders { lower: border(a.min(b)), upper: border(a.max(b)), ..Borders::default() };
+        let borders =
+            ScanBounds { lower: border(a.min(b)), upper: border(a.max(b)), ..ScanBounds::default() };
         let mut cursors: VecDeque<KsstIter> = VecDeque::from([
             table.iter(PEEK),
             table.iter(FILL),
@@ -346,8 +347,8 @@ fn every_scan_mode_sees_the_same() {
 }
 
 /// Prepares a seek with at most `batches` batches of reads. Returns the reads of each.
-fn prepare(iter: &mut KsstIter, place: Place<'_>, batches: usize) -> Vec<Vec<Range<u64>>> {
-    let mut fetched = Fetched::default();
+fn prepare(iter: &mut KsstIter, place: SeekTarget<'_>, batches: usize) -> Vec<Vec<Range<u64>>> {
+    let mut fetched = FetchedBlocks::default();
     let mut read = Vec::new();
     for nth in 0.. {
         iter.prepare(place, &mut fetched);
@@ -361,12 +362,12 @@ fn prepare(iter: &mut KsstIter, place: Place<'_>, batches: usize) -> Vec<Vec<Ran
     read
 }
 
-fn place(kind: u64, target: &[u8]) -> Place<'_> {
+fn place(kind: u64, target: &[u8]) -> SeekTarget<'_> {
     match kind {
-        0 => Place::First,
-        1 => Place::Last,
-        2..=4 => Place::From(target),
-        _ => Place::UpTo(target),
+        0 => SeekTarget::First,
+        1 => SeekTarget::Last,
+        2..=4 => SeekTarget::From(target),
+        _ => SeekTarget::UpTo(target),
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use table::source::read_now;
-use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Source, TableOptions, Want};
+use table::{BlockRequest, FetchedBlocks, IterOptions, Ksst, KsstIter, ScanBounds, Source, TableOptions};
 
 const FILL: IterOptions = IterOptions { fill_cache: true, readahead_bytes: 0 };
 
@@ -58,11 +58,11 @@ fn drive(iter: &mut KsstIter, mut moved: Result<()>, waited: &mut u64) -> Result
     while moved.as_ref().is_err_and(Error::is_waiting) {
         assert!(!iter.valid());
         *waited += 1;
-        let mut wants: Vec<Vec<Want>> = Vec::new();
+        let mut wants: Vec<Vec<BlockRequest>> = Vec::new();
         iter.each_fetched(&mut |fetched| wants.push(fetched.take_wanted()));
         assert!(wants.iter().any(|wants| !wants.is_empty()), "it waits for something");
         let mut part = 0;
-        iter.each_fetched(&mut |fetched: &mut Fetched| {
+        iter.each_fetched(&mut |fetched: &mut FetchedBlocks| {
             for want in &wants[part] {
                 let read = read_now(&want.file, want.extent);
                 if read.is_ok() {
@@ -128,7 +128,7 @@ fn a_waiting_cursor_agrees_with_a_reading_one() {
             let (file, cache) = (Watched::new(bytes.clone()), Arc::new(Cache::new(cached)));
             let table = Arc::new(Ksst::open(file.clone(), 7, uid(), None, cache.clone()).ok()?);
             *file.unreadable.lock().unwrap() = unreadable.clone();
-            let borders = Arc::new(Borders { upper: upper.clone(), wants, ..Borders::default() });
+            let borders = Arc::new(ScanBounds { upper: upper.clone(), wants, ..ScanBounds::default() });
             Some((move || table.iter_within(FILL, &borders), file, cache))
         };
         let (Some((plain, plain_file, plain_cache)), Some((waiting, file, cache))) =
@@ -174,15 +174,15 @@ fn a_long_scan_waits_half_as_often() {
     }
     let options = TableOptions { block_len: 4096, partition_len: 1 << 20, ..TableOptions::default() };
     let (bytes, _) = build(&model, &[], &options, None);
-    let open = |borders: Borders| {
+    let open = |borders: ScanBounds| {
         let file = Watched::new(bytes.clone());
         let table = Ksst::open(file.clone(), 7, uid(), None, Arc::new(Cache::new(0))).unwrap();
         file.take();
         (Arc::new(table).iter_within(FILL, &Arc::new(borders)), file)
     };
     let queues = Some(Arc::new(ReadQueues::new(&SimEnv::new(1).env(), 4)));
-    let (mut plain, plain_file) = open(Borders { queues, ..Borders::default() });
-    let (mut iter, file) = open(Borders { wants: true, ..Borders::default() });
+    let (mut plain, plain_file) = open(ScanBounds { queues, ..ScanBounds::default() });
+    let (mut iter, file) = open(ScanBounds { wants: true, ..ScanBounds::default() });
     let mut waited = 0;
     let expected = walk(&mut plain, None, 50_000, &mut 0);
     let moved = iter.seek_to_first();

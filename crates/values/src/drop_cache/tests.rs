@@ -35,7 +35,7 @@ fn an_empty_drop_cache_allocates_nothing() {
     cache.set_live_keys(1 << 20);
     cache.book(1000, 0);
     assert!(!cache.is_hot(hash(1)));
-    assert_eq!((cache.parting(), cache.bytes()), (Parting::AllCold, 0));
+    assert_eq!((cache.parting(), cache.bytes()), (HotColdSplit::AllCold, 0));
 }
 
 #[test]
@@ -100,17 +100,17 @@ fn at_most_a_bounded_share_of_keys_is_remembered() {
 #[test]
 fn skewed_keys_are_classified_hot_and_cold() {
     let cache = DropCache::new(64 << 10);
-    assert_eq!(cache.parting(), Parting::AllCold, "nothing was asked yet");
+    assert_eq!(cache.parting(), HotColdSplit::AllCold, "nothing was asked yet");
     cache.book(1000, 125);
-    assert_eq!(cache.parting(), Parting::AllCold, "as with uniform keys");
+    assert_eq!(cache.parting(), HotColdSplit::AllCold, "as with uniform keys");
     (0..5).for_each(|_| cache.book(1000, 600));
-    assert_eq!(cache.parting(), Parting::ByKey);
+    assert_eq!(cache.parting(), HotColdSplit::ByKey);
     (0..40).for_each(|_| cache.book(1000, 1000));
-    assert_eq!(cache.parting(), Parting::AllHot);
+    assert_eq!(cache.parting(), HotColdSplit::AllHot);
     cache.book(0, 0);
-    assert_eq!(cache.parting(), Parting::AllHot, "a flush without values says nothing");
+    assert_eq!(cache.parting(), HotColdSplit::AllHot, "a flush without values says nothing");
     (0..40).for_each(|_| cache.book(u64::MAX, 0));
-    assert_eq!(cache.parting(), Parting::AllCold);
+    assert_eq!(cache.parting(), HotColdSplit::AllCold);
 }
 
 #[test]

@@ -19,7 +19,7 @@
 //! An entry is in one table only, and most are at the bottom. So the tables are searched from the
 //! deepest level up, and a key that was found is not looked up again.
 
-use super::GcWorld;
+use super::GcEnv;
 use super::names::Names;
 use super::pace::{DEVICE_READ_NS, POINT_NS, Pace, REFERENCE_NS, Stopwatch};
 use super::points::Points;
@@ -98,7 +98,7 @@ struct Walk {
 pub(crate) struct LookupContext<'a> {
     pub(crate) names: &'a Names,
     pub(crate) inputs: &'a [Arc<Vsst>],
-    pub(crate) world: &'a dyn GcWorld,
+    pub(crate) world: &'a dyn GcEnv,
     pub(crate) lookups: Lookups,
 }
 

@@ -9,15 +9,15 @@
 //! Read blocks are kept until all keys of a batch are answered, so that no block is read twice,
 //! however small the cache.
 
-use super::GcWorld;
+use super::GcEnv;
 use super::window::Window;
 use base::Result;
-use table::{Fetched, Ksst, ReadCounters, Reference, Source, Stopped};
+use table::{FetchedBlocks, Ksst, ReadCounters, Reference, Source, Stopped};
 
 /// Pending point lookups: see the module.
 #[derive(Default)]
 pub(crate) struct Points {
-    fetched: Fetched,
+    fetched: FetchedBlocks,
     /// Entries of the window without an answer yet.
     asked: Vec<usize>,
     /// Entries found in the table, with their references.
@@ -43,7 +43,7 @@ impl Points {
         &mut self,
         table: &Ksst,
         window: &Window,
-        world: &dyn GcWorld,
+        world: &dyn GcEnv,
         counters: &mut ReadCounters,
     ) -> Result<std::vec::Drain<'_, (usize, Reference)>> {
         let mut done = Ok(true);

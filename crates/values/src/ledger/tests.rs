@@ -51,7 +51,7 @@ fn aliases_of_one_file_are_exact_and_others_are_apportioned() {
 fn long_lived_fast_tier_files_are_listed_in_order() {
     let mut shop = Shop::new();
     for number in 10..16 {
-        let volume = if number > 10 { Volume::SPEED } else { Volume::DIRECTORY };
+        let volume = if number > 10 { Volume::FAST } else { Volume::DIRECTORY };
         shop.vsst(number, 100 * number).edit(number, |v| v.volume = volume);
     }
     shop.edit(12, |v| v.class = VsstClass::Hot).edit(13, |v| v.class = VsstClass::Cold);
@@ -68,7 +68,7 @@ fn long_lived_fast_tier_files_are_listed_in_order() {
     shop.edit(12, |v| v.blob_ids.clear());
     for (step, lasting) in lasting_then.into_iter().enumerate() {
         match step {
-            0 => shop.vsst(16, 500).edit(16, |v| v.volume = Volume::SPEED),
+            0 => shop.vsst(16, 500).edit(16, |v| v.volume = Volume::FAST),
             1 => shop.edit(13, |v| v.volume = Volume::DIRECTORY),
             _ => shop.edit(11, |v| v.class = VsstClass::Hot),
         };

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use table::source::read_now;
 use table::{
-    Fetched, IterOptions, Ksst, KsstBuilder, ReadCounters, Reference, Source, TableIdentity, TableOptions,
-    Vsst, VsstBuilder, VsstOptions, Want,
+    BlockRequest, FetchedBlocks, IterOptions, Ksst, KsstBuilder, ReadCounters, Reference, Source,
+    TableIdentity, TableOptions, Vsst, VsstBuilder, VsstOptions,
 };
 use version::{Dependency, Edit, FamilyId, FileMeta, Record, State, Version, VsstClass, VsstMeta, names};
 
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-impl GcWorld for World {
+impl GcEnv for World {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         self.files.table(file)
     }
@@ -130,7 +130,7 @@ impl GcWorld for World {
         // Half of the stores have no clock.
         (self.compression == Compression::None).then(|| self.files.env.clock.now_ns())
     }
-    fn read_wanted(&self, fetched: &mut Fetched, wants: &[Want]) {
+    fn read_wanted(&self, fetched: &mut FetchedBlocks, wants: &[BlockRequest]) {
         assert!(wants.windows(2).all(|pair| pair[0].extent < pair[1].extent), "ascending, each once");
         self.submissions.set(self.submissions.get() + 1);
         self.lookup_reads.set(self.lookup_reads.get() + wants.len() as u64);

@@ -1,19 +1,19 @@
 //! Applies an edit to a copy of the state. The parent module lists the edits that are rejected.
 
-use super::{FamilyState, KvState, Place, Slot};
+use super::{FamilyState, FileOwner, KvState, Slot};
 use crate::changes::ReferenceChanges;
 use crate::edit::{Edit, Record};
 use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
-use crate::uses::{Net, ReferenceChange, ReferenceTotals};
+use crate::uses::{ReferenceChange, ReferenceTotals, SumChange};
 use crate::version::{AliasTarget, Level, Version, sort_level};
 use base::limits::{FAMILIES_MAX, FAMILY_NAME_LEN_MAX, LEVELS_MAX};
 use base::{Result, key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::IdMap;
-use store::manifest::{Ground, refuse};
+use store::manifest::{StateBuilder, refuse};
 
-pub(super) fn apply(state: &KvState, edit: &Edit, ground: &mut Ground<'_>) -> Result<KvState> {
+pub(super) fn apply(state: &KvState, edit: &Edit, ground: &mut StateBuilder<'_>) -> Result<KvState> {
     let mut draft = Draft { state: state.clone(), ground, families: BTreeMap::new() };
     for record in &edit.0 {
         if let Record::RemoveFile { family, level, number } = record {
@@ -29,7 +29,7 @@ pub(super) fn apply(state: &KvState, edit: &Edit, ground: &mut Ground<'_>) -> Re
 /// A state under construction.
 struct Draft<'a, 'g> {
     state: KvState,
-    ground: &'a mut Ground<'g>,
+    ground: &'a mut StateBuilder<'g>,
     /// Families that the edit touches.
     families: BTreeMap<FamilyId, FamilyDraft>,
 }
@@ -115,7 +115,7 @@ impl Draft<'_, '_> {
         }
     }
 
-    fn occupy(&mut self, number: u64, place: Place, table: Option<Arc<FileMeta>>) -> Result<()> {
+    fn occupy(&mut self, number: u64, place: FileOwner, table: Option<Arc<FileMeta>>) -> Result<()> {
         if let Some(old) = self.state.index.insert(number, Slot { place, table }) {
             return refuse(format!("file {number} exists already ({})", old.place));
         }
@@ -129,7 +129,7 @@ impl Draft<'_, '_> {
         }
         let table = Arc::new(meta.clone());
         self.family(family)?.add_file(level as usize, table.clone())?;
-        self.occupy(meta.number, Place::Table { family, level }, Some(table))?;
+        self.occupy(meta.number, FileOwner::Table { family, level }, Some(table))?;
         self.ground.raise_seq(meta.max_seq.max(meta.seq_range().1))
     }
 
@@ -137,7 +137,7 @@ impl Draft<'_, '_> {
         let slot = self.state.index.remove(&number);
         let (place, table) = slot.map_or((None, None), |slot| (Some(slot.place), slot.table));
         match table {
-            Some(table) if place == Some(Place::Table { family, level }) => {
+            Some(table) if place == Some(FileOwner::Table { family, level }) => {
                 self.family(family)?.remove_file(level as usize, table);
                 Ok(())
             }
@@ -193,7 +193,7 @@ impl Draft<'_, '_> {
             return refuse(format!("vSST {} has the number of an alias", meta.number));
         }
         draft.version.vssts.insert(meta.number, Arc::new(meta.clone()));
-        self.occupy(meta.number, Place::Vsst { family }, None)?;
+        self.occupy(meta.number, FileOwner::Vsst { family }, None)?;
         self.ground.raise_seq(meta.global_seq.unwrap_or(meta.max_seq).max(meta.max_seq))
     }
 
@@ -241,7 +241,7 @@ impl Draft<'_, '_> {
 
     fn share_file(&mut self, number: u64) -> Result<()> {
         match self.state.place_of(number) {
-            Some(Place::Table { family, level }) => {
+            Some(FileOwner::Table { family, level }) => {
                 let meta = self.state.index.get(&number).and_then(|slot| slot.table.clone());
                 // A table that this edit adds or moves is described by the edit: the flag belongs
                 // into that description.
@@ -252,7 +252,7 @@ impl Draft<'_, '_> {
                 self.remove_file(family, level, number)?;
                 self.add_file(family, level, &FileMeta { shared: true, ..FileMeta::clone(&meta) })
             }
-            Some(Place::Vsst { family }) => {
+            Some(FileOwner::Vsst { family }) => {
                 let vssts = &mut self.family(family)?.version.vssts;
                 if let Some(meta) = vssts.get(&number).cloned() {
                     vssts.insert(number, Arc::new(VsstMeta { shared: true, ..VsstMeta::clone(&meta) }));
@@ -274,8 +274,8 @@ impl Draft<'_, '_> {
     }
 }
 
-fn nets_of(changes: &[ReferenceChange]) -> Vec<(BlobId, Net)> {
-    changes.iter().map(|change| (change.blob_id, Net::from(change))).collect()
+fn nets_of(changes: &[ReferenceChange]) -> Vec<(BlobId, SumChange)> {
+    changes.iter().map(|change| (change.blob_id, SumChange::from(change))).collect()
 }
 
 /// Returns `targets` with every file of `inputs` replaced by the `outputs` with its keys.
@@ -357,22 +357,25 @@ impl FamilyDraft {
             (self.version.references, self.names_changed) = (sums, names);
             return self.check_sums(told.net());
         }
-        let of = |f: &Arc<FileMeta>, sign| -> Vec<(BlobId, Net)> {
-            f.uses.list().into_iter().flatten().map(|d| (d.blob_id, Net::of(d, sign))).collect()
+        let of = |f: &Arc<FileMeta>, sign| -> Vec<(BlobId, SumChange)> {
+            f.uses.list().into_iter().flatten().map(|d| (d.blob_id, SumChange::of(d, sign))).collect()
         };
-        let mut lists: Vec<Vec<(BlobId, Net)>> = self.added.iter().map(|(_, f)| of(f, 1)).collect();
+        let mut lists: Vec<Vec<(BlobId, SumChange)>> = self.added.iter().map(|(_, f)| of(f, 1)).collect();
         match told {
             Some(told) => lists.extend(told.iter().map(|told| nets_of(told))),
             None => lists.extend(self.removed.values().map(|(_, f)| of(f, -1))),
         }
-        let nets = Net::by_name(lists.concat());
+        let nets = SumChange::by_name(lists.concat());
         (self.version.references, self.names_changed) = self.changed_by(&nets)?;
-        let sum = nets.iter().fold(Net::default(), |sum, (_, net)| sum.plus(net));
+        let sum = nets.iter().fold(SumChange::default(), |sum, (_, net)| sum.plus(net));
         self.check_sums(&sum)
     }
 
     /// Returns the sums with these changes, and the changed blob ids that have references then.
-    fn changed_by(&self, nets: &[(BlobId, Net)]) -> Result<(IdMap<BlobId, ReferenceTotals>, Vec<BlobId>)> {
+    fn changed_by(
+        &self,
+        nets: &[(BlobId, SumChange)],
+    ) -> Result<(IdMap<BlobId, ReferenceTotals>, Vec<BlobId>)> {
         let (mut references, mut names) = (self.version.references.clone(), Vec::new());
         references.change_all(nets, |name, net, before| {
             let Some(totals) = net.applied(&before.copied().unwrap_or_default()) else {
@@ -389,10 +392,10 @@ impl FamilyDraft {
     }
 
     /// Checks that the sums under blob ids change by the same amounts as those of the tables.
-    fn check_sums(&self, of_names: &Net) -> Result<()> {
-        let added = self.added.iter().map(|(_, f)| Net::of_table(f.uses.sums(), 1));
-        let removed = self.removed.values().map(|(_, f)| Net::of_table(f.uses.sums(), -1));
-        let of_tables = added.chain(removed).fold(Net::default(), |sum, net| sum.plus(&net));
+    fn check_sums(&self, of_names: &SumChange) -> Result<()> {
+        let added = self.added.iter().map(|(_, f)| SumChange::of_table(f.uses.sums(), 1));
+        let removed = self.removed.values().map(|(_, f)| SumChange::of_table(f.uses.sums(), -1));
+        let of_tables = added.chain(removed).fold(SumChange::default(), |sum, net| sum.plus(&net));
         if of_tables == *of_names {
             return Ok(());
         }

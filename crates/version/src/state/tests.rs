@@ -5,7 +5,7 @@ use super::*;
 use crate::arbitrary::{Editor, user_key};
 use crate::manifest::State;
 use crate::meta::{Dependency, VsstMeta};
-use crate::uses::{ReferenceTotals, Uses};
+use crate::uses::{ReferenceTotals, TableReferences};
 use crate::version::AliasTarget;
 use base::codec::Reader;
 use base::{ErrorKind, Uid, ValueKind, key};
@@ -337,7 +337,7 @@ fn reference_sums_of_an_edit_must_match_its_tables() {
             vec![add(
                 0,
                 FileMeta {
-                    uses: Uses::decode_sums(&mut Reader::new(&[2, 1, 1, 1, 5, 0])).unwrap(),
+                    uses: TableReferences::decode_sums(&mut Reader::new(&[2, 1, 1, 1, 5, 0])).unwrap(),
                     ..user(50, 30, &[20])
                 },
             )],

@@ -1,8 +1,8 @@
 //! Verifies a state from scratch, without trusting the data that [`super::apply`] maintains.
 
-use super::{Directory, KvState, Place, apply::check_alias};
+use super::{Directory, FileOwner, KvState, apply::check_alias};
 use crate::meta::{BlobId, FileMeta};
-use crate::uses::Net;
+use crate::uses::SumChange;
 use crate::version::Version;
 use base::limits::LEVELS_MAX;
 use base::{Error, Result, key};
@@ -13,7 +13,7 @@ use store::field::damaged;
 
 pub(super) fn verify(state: &KvState) -> Result<()> {
     let mut index = IdMap::new();
-    let mut occupy = |number: u64, place: Place| match index.insert(number, place) {
+    let mut occupy = |number: u64, place: FileOwner| match index.insert(number, place) {
         Some(other) => fault(format!("file {number} is both {other} and {place}")),
         None => Ok(()),
     };
@@ -26,7 +26,7 @@ pub(super) fn verify(state: &KvState) -> Result<()> {
         for (level, files) in version.levels.iter().enumerate() {
             for file in files {
                 file.validate().map_err(damaged)?;
-                occupy(file.number, Place::Table { family: id, level: level as u32 })?;
+                occupy(file.number, FileOwner::Table { family: id, level: level as u32 })?;
             }
         }
         for (number, meta) in version.vssts.iter() {
@@ -34,7 +34,7 @@ pub(super) fn verify(state: &KvState) -> Result<()> {
             if number != meta.number {
                 return fault(format!("vSST {} is listed as {number}", meta.number));
             }
-            occupy(number, Place::Vsst { family: id })?;
+            occupy(number, FileOwner::Vsst { family: id })?;
         }
         verify_version(version)?;
     }
@@ -73,10 +73,10 @@ fn verify_version(version: &Version) -> Result<()> {
 /// older histories, each blob id must match. Otherwise the totals over all blob ids and all tables
 /// must match, and no list may exceed the sums.
 fn verify_references(version: &Version) -> Result<()> {
-    let (mut listed, mut of_tables) = (Vec::new(), Net::default());
+    let (mut listed, mut of_tables) = (Vec::new(), SumChange::default());
     let mut all_listed = true;
     for file in version.levels.iter().flatten() {
-        of_tables = of_tables.plus(&Net::of_table(file.uses.sums(), 1));
+        of_tables = of_tables.plus(&SumChange::of_table(file.uses.sums(), 1));
         all_listed &= file.uses.list().is_some();
         for d in file.uses.list().unwrap_or_default() {
             if !version.resolves(d.blob_id) {
@@ -84,19 +84,19 @@ fn verify_references(version: &Version) -> Result<()> {
                     format!("table {} depends on blob {}, which leads to no vSST", file.number, d.blob_id);
                 return fault(why);
             }
-            listed.push((d.blob_id, Net::of(d, 1)));
+            listed.push((d.blob_id, SumChange::of(d, 1)));
         }
     }
-    let mut of_names = Net::default();
+    let mut of_names = SumChange::default();
     for (name, totals) in version.references.iter() {
         if !version.resolves(name) {
             return fault(format!("tables depend on blob {name}, which leads to no vSST"));
         }
-        of_names = of_names.plus(&Net::of_totals(totals));
+        of_names = of_names.plus(&SumChange::of_totals(totals));
     }
-    let listed = Net::by_name(listed);
-    let stated = |name: BlobId| version.references.get(&name).map(Net::of_totals).unwrap_or_default();
-    let fits = |(name, net): &(BlobId, Net)| match all_listed {
+    let listed = SumChange::by_name(listed);
+    let stated = |name: BlobId| version.references.get(&name).map(SumChange::of_totals).unwrap_or_default();
+    let fits = |(name, net): &(BlobId, SumChange)| match all_listed {
         true => *net == stated(*name),
         false => net.is_within(&stated(*name)),
     };

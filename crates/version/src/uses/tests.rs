@@ -16,26 +16,26 @@ fn list(rng: &mut Rng, names: u64) -> Vec<Dependency> {
 #[test]
 fn sums_agree_with_the_dependency_list() {
     let d = |blob_id, count| Dependency { blob_id, count, raw_bytes: 10 * count, stored_bytes: 11 * count };
-    let uses = Uses::from(vec![d(4, 1), d(9, 5)]);
+    let uses = TableReferences::from(vec![d(4, 1), d(9, 5)]);
     let sums = UseSums { names: 2, references: 6, raw_bytes: 60, stored_bytes: 66, first: 4, last: 9 };
     assert_eq!(*uses.sums(), sums);
     assert!(uses.may_have(4) && !uses.may_have(5) && uses.may_have(9));
     let bare = uses.without_list();
     assert_eq!((bare.list(), bare.sums(), &bare), (None, &sums, &uses));
     assert!(!bare.may_have(3) && bare.may_have(4) && bare.may_have(5) && !bare.may_have(10));
-    let none = Uses::default();
+    let none = TableReferences::default();
     assert_eq!(none.without_list().list(), Some(&[][..]), "an empty list is no list that is missing");
     assert!(!none.may_have(0));
     let (mut bytes, mut of_list) = (Vec::new(), Vec::new());
     bare.encode_sums(&mut bytes);
-    Uses::encode_list(uses.list().unwrap(), &mut of_list);
-    assert_eq!(Uses::decode_sums(&mut Reader::new(&bytes)).unwrap(), uses);
-    assert_eq!(Uses::decode_list(&mut Reader::new(&of_list)).unwrap().list(), uses.list());
+    TableReferences::encode_list(uses.list().unwrap(), &mut of_list);
+    assert_eq!(TableReferences::decode_sums(&mut Reader::new(&bytes)).unwrap(), uses);
+    assert_eq!(TableReferences::decode_list(&mut Reader::new(&of_list)).unwrap().list(), uses.list());
 }
 
 #[test]
 fn impossible_sums_are_detected() {
-    let bare = |sums| Uses { sums, list: None };
+    let bare = |sums| TableReferences { sums, list: None };
     let good = UseSums { names: 2, references: 2, raw_bytes: 1, stored_bytes: 1, first: 4, last: 5 };
     assert_eq!(bare(good).fault(), None);
     for wrong in [
@@ -78,7 +78,7 @@ fn reference_changes_are_net_differences() {
         if go.is_empty() {
             let mut kept: IdMap<BlobId, ReferenceTotals> = IdMap::new();
             for change in &changes {
-                let totals = Net::from(change).applied(&ReferenceTotals::default()).unwrap();
+                let totals = SumChange::from(change).applied(&ReferenceTotals::default()).unwrap();
                 kept.insert(change.blob_id, totals);
             }
             assert_eq!(sums.difference(&kept, true), None);

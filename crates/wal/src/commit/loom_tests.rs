@@ -221,12 +221,12 @@ impl Beside {
             token.covers(end);
             let start = token.taken_end();
             assert!(start <= lpn && lpn < end, "pages are taken once");
-            let flight = token.takes_off(end, 1);
+            let flight = token.release_token_for_write(end, 1);
             let outcome = outcome();
             if outcome.is_ok() {
                 (start..end).for_each(|lpn| self.written[lpn as usize].store(1, Ordering::Release));
             }
-            flight.lands(outcome, Took { ns: 100, until_ns: 100 })?;
+            flight.complete(outcome, Took { ns: 100, until_ns: 100 })?;
         }
         for lpn in 0..=lpn {
             assert_eq!(self.written[lpn as usize].load(Ordering::Acquire), 1, "acknowledged behind a hole");
@@ -298,7 +298,7 @@ fn loom_a_leader_waits_for_writes_in_flight() {
         if let Turn::Lead(token) = log.log.commit.lead_or_wait(lpn).unwrap() {
             let end = log.log.next_lpn.load(Ordering::Acquire);
             token.covers(end);
-            let token = token.settles().unwrap();
+            let token = token.wait_for_in_flight().unwrap();
             let start = token.taken_end();
             (start..end).for_each(|lpn| log.written[lpn as usize].store(1, Ordering::Release));
             log.log.make_durable(&token, end);

@@ -1,4 +1,4 @@
-use super::flights::Flight;
+use super::rounds_in_flight::RoundInFlight;
 use super::*;
 use base::completion;
 
@@ -172,24 +172,24 @@ fn beside() -> Commit {
     Commit::new(0, 0).with_flights(Loggers { writes_max: 3, threads_min: 0 })
 }
 
-fn takes_off(commit: &Commit, end: u64) -> Flight<'_> {
+fn release_token_for_write(commit: &Commit, end: u64) -> RoundInFlight<'_> {
     let token = lead(commit, end - 1);
     token.covers(end);
-    token.takes_off(end, 1)
+    token.release_token_for_write(end, 1)
 }
 
 #[test]
 fn a_write_that_completes_early_waits_for_earlier_ones() {
     let commit = beside();
-    let flights = [2, 3, 5].map(|end| takes_off(&commit, end));
+    let flights = [2, 3, 5].map(|end| release_token_for_write(&commit, end));
     let (completer, mut waiting) = completion::pending();
     commit.when_durable(2, completer);
     let [first, second, third] = flights;
-    third.lands(Ok(()), TOOK).unwrap();
-    second.lands(Ok(()), TOOK).unwrap();
+    third.complete(Ok(()), TOOK).unwrap();
+    second.complete(Ok(()), TOOK).unwrap();
     assert_eq!((commit.frontier.durable_end(), commit.frontier.written_end()), (0, 0));
     assert!(waiting.take().is_none(), "behind a hole");
-    first.lands(Ok(()), TOOK).unwrap();
+    first.complete(Ok(()), TOOK).unwrap();
     assert_eq!((commit.frontier.durable_end(), commit.frontier.written_end()), (5, 5));
     assert!(matches!(waiting.take(), Some(Ok(()))));
 }
@@ -198,12 +198,12 @@ fn a_write_that_completes_early_waits_for_earlier_ones() {
 #[test]
 fn no_write_completes_after_a_failure() {
     let commit = beside();
-    let [first, second] = [2, 3].map(|end| takes_off(&commit, end));
+    let [first, second] = [2, 3].map(|end| release_token_for_write(&commit, end));
     let (completer, mut waiting) = completion::pending();
     commit.when_durable(1, completer);
-    assert_eq!(kind(second.lands(Err(Error::new(ErrorKind::Io, "the first")), TOOK)), ErrorKind::Io);
+    assert_eq!(kind(second.complete(Err(Error::new(ErrorKind::Io, "the first")), TOOK)), ErrorKind::Io);
     assert_eq!(waiting.take().map(kind), Some(ErrorKind::Poisoned));
-    first.lands(Ok(()), TOOK).unwrap();
+    first.complete(Ok(()), TOOK).unwrap();
     assert_eq!(commit.frontier.durable_end(), 0);
     assert_eq!(kind(commit.lead_or_wait(0).map(drop)), ErrorKind::Poisoned);
     assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned, "nothing is in flight to wait for");
@@ -215,17 +215,17 @@ fn no_write_completes_after_a_failure() {
 fn a_failure_removes_completed_writes_that_wait() {
     for fails_in_flight in [true, false] {
         let commit = beside();
-        let [first, second, third] = [2, 3, 5].map(|end| takes_off(&commit, end));
-        second.lands(Ok(()), TOOK).unwrap();
+        let [first, second, third] = [2, 3, 5].map(|end| release_token_for_write(&commit, end));
+        second.complete(Ok(()), TOOK).unwrap();
         let why = Error::new(ErrorKind::Io, "the first");
         if fails_in_flight {
-            assert_eq!(kind(first.lands(Err(why), TOOK)), ErrorKind::Io);
-            third.lands(Ok(()), TOOK).unwrap();
+            assert_eq!(kind(first.complete(Err(why), TOOK)), ErrorKind::Io);
+            third.complete(Ok(()), TOOK).unwrap();
         } else {
             commit.fail(why);
-            third.lands(Ok(()), TOOK).unwrap();
+            third.complete(Ok(()), TOOK).unwrap();
             assert!(!commit.lock().flights.is_empty(), "one is at the device still");
-            first.lands(Ok(()), TOOK).unwrap();
+            first.complete(Ok(()), TOOK).unwrap();
         }
         assert!(commit.lock().flights.is_empty(), "or who takes the token waits for ever");
         assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned);
@@ -236,7 +236,7 @@ fn a_failure_removes_completed_writes_that_wait() {
 #[test]
 fn a_panic_during_a_write_poisons_the_log() {
     let commit = beside();
-    drop(takes_off(&commit, 1));
+    drop(release_token_for_write(&commit, 1));
     assert_eq!(kind(commit.check()), ErrorKind::Poisoned);
 }
 
@@ -244,15 +244,15 @@ fn a_panic_during_a_write_poisons_the_log() {
 #[test]
 fn concurrent_writes_take_each_page_once() {
     let commit = beside();
-    let first = takes_off(&commit, 2);
+    let first = release_token_for_write(&commit, 2);
     let token = lead(&commit, 2);
     assert_eq!(token.taken_end(), 2);
     token.covers(4);
-    let second = token.takes_off(4, 2);
+    let second = token.release_token_for_write(4, 2);
     let of = |lpn| commit.lock().flights.of(lpn);
     let rounds = [0, 1, 2, 4].map(of);
     assert!(rounds[0] == rounds[1] && rounds[1] < rounds[2] && rounds[3].is_none(), "{rounds:?}");
-    first.lands(Ok(()), TOOK).unwrap();
-    second.lands(Ok(()), TOOK).unwrap();
+    first.complete(Ok(()), TOOK).unwrap();
+    second.complete(Ok(()), TOOK).unwrap();
     assert_eq!(lead(&commit, 4).taken_end(), 4);
 }

@@ -20,7 +20,7 @@ struct Life {
     rng: Rng,
     wal: Wal,
     groups: BTreeMap<u64, Arc<dyn InPlaceFile>>,
-    batches: Vec<(Place, Vec<u8>)>,
+    batches: Vec<(LogAddress, Vec<u8>)>,
 }
 
 fn prepared(env: &Env, ltn: u64, len: u64) -> PreparedGroup {
@@ -76,7 +76,7 @@ impl Life {
     }
 
     /// Reads like a caller that does not know where the pages are.
-    fn read(&self, place: Place, len: usize) -> Result<Vec<u8>> {
+    fn read(&self, place: LogAddress, len: usize) -> Result<Vec<u8>> {
         let mut in_memory = Vec::new();
         let in_file = self.wal.content().read_ring(place, len, &mut in_memory).unwrap_or(len);
         let mut out = Vec::new();
@@ -211,9 +211,9 @@ fn a_damaged_page_is_reported_by_file_and_offset() {
         assert_eq!(other.read(place, 1, &mut Vec::new()).unwrap_err().kind(), ErrorKind::Corruption);
     }
     // There is nothing behind the appended batches either.
-    let end = Place { block: (file.len() / BLOCK_LEN_MIN) as u32 - 8, pos: 4000, ..place };
+    let end = LogAddress { block: (file.len() / BLOCK_LEN_MIN) as u32 - 8, pos: 4000, ..place };
     assert_eq!(group.read(end, 90, &mut Vec::new()).unwrap_err().kind(), ErrorKind::Corruption);
-    let behind = Place { block: (file.len() / BLOCK_LEN_MIN) as u32 + 8, ..place };
+    let behind = LogAddress { block: (file.len() / BLOCK_LEN_MIN) as u32 + 8, ..place };
     let e = group.read(behind, 90, &mut Vec::new()).unwrap_err();
     assert!(e.is_corruption() && e.message().contains("ends before its byte") && e.file().is_some(), "{e}");
     group.read(place, bytes.len(), &mut Vec::new()).unwrap();

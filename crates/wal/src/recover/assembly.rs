@@ -2,7 +2,7 @@
 
 use super::LoggedBatch;
 use crate::page::{Fragment, FragmentKind};
-use crate::place::Place;
+use crate::place::LogAddress;
 use crate::tenant::TenantId;
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, Result, SeqNo};
@@ -19,7 +19,7 @@ pub(crate) struct Assembly {
 #[derive(Debug)]
 pub(super) struct Partial {
     tenant: TenantId,
-    place: Place,
+    place: LogAddress,
     first_seq: SeqNo,
     last_seq: SeqNo,
     len: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Whole {
     tenant: TenantId,
     first_seq: SeqNo,
     last_seq: SeqNo,
-    place: Place,
+    place: LogAddress,
     /// `None`: the payload of the fragment, which is the whole batch.
     bytes: Option<Vec<u8>>,
 }
@@ -59,7 +59,7 @@ impl Assembly {
 
     /// Adds the next fragment of the log, in the page at `page`. The memory used never exceeds the
     /// actual fragments.
-    pub(crate) fn add(&mut self, fragment: &Fragment<'_>, page: Place) -> Result<Option<Whole>> {
+    pub(crate) fn add(&mut self, fragment: &Fragment<'_>, page: LogAddress) -> Result<Option<Whole>> {
         let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
         let ends = matches!(fragment.kind, FragmentKind::Full | FragmentKind::Last);
         let mut batch = match (begins, fragment.batch, self.partial.take()) {

@@ -119,7 +119,7 @@ fn pages_with_an_unlisted_identity_are_ignored() {
     }
     let log = salvage(&sim.env(), dir(), Lane::FIRST, Some(store()), files).unwrap();
     let mut found = Replayed::new();
-    let mut keep = |_: &LogPlace, seq: SeqNo, bytes: &[u8]| {
+    let mut keep = |_: &LogFilePosition, seq: SeqNo, bytes: &[u8]| {
         found.push((seq, bytes.to_vec()));
         Ok(())
     };
@@ -214,7 +214,7 @@ fn a_missing_or_truncated_file_is_reported() {
             now.iter_mut().zip(listed).for_each(|(now, then)| now.listed = then.listed);
             let log = salvage(&damaged.env(), dir(), Lane::FIRST, Some(store()), now).unwrap();
             let mut found = Replayed::new();
-            let mut keep = |_: &LogPlace, seq: SeqNo, bytes: &[u8]| {
+            let mut keep = |_: &LogFilePosition, seq: SeqNo, bytes: &[u8]| {
                 found.push((seq, bytes.to_vec()));
                 Ok(())
             };
@@ -343,7 +343,7 @@ fn is_told(gaps: &[LogGap], seq: SeqNo) -> bool {
 /// Returns the sequences found, and the gaps reported for a closed log and for one of unknown end.
 fn told_of_end(log: &mut SalvagedLog) -> (Vec<SeqNo>, Vec<LogGap>, Vec<LogGap>) {
     let mut found = Vec::new();
-    let mut keep = |_: &LogPlace, seq: SeqNo, _: &[u8]| {
+    let mut keep = |_: &LogFilePosition, seq: SeqNo, _: &[u8]| {
         found.push(seq);
         Ok(())
     };
@@ -398,7 +398,7 @@ fn the_staging_file_is_read_under_the_name_of_a_group() {
         all.push(LogFile { file: fs.open(&staging, Access::Buffered).ok(), path: staging, listed: None });
         let log = salvage(&sim.env(), dir(), Lane::FIRST, None, all).unwrap();
         let mut found = Replayed::new();
-        let mut keep = |_: &LogPlace, seq: SeqNo, bytes: &[u8]| {
+        let mut keep = |_: &LogFilePosition, seq: SeqNo, bytes: &[u8]| {
             found.push((seq, bytes.to_vec()));
             Ok(())
         };

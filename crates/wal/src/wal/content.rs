@@ -6,7 +6,7 @@ use crate::commit::Commit;
 use crate::groups::PreparedGroup;
 use crate::history::PriorGroup;
 use crate::lane::Lane;
-use crate::place::Place;
+use crate::place::LogAddress;
 use crate::tail::Tail;
 use crate::tenant::TenantId;
 use base::sync::{Mutex, lock, rank};
@@ -86,7 +86,7 @@ impl Content {
     /// Appends the part of the `len` bytes from `place` on that is in memory to `out`. Returns the
     /// number of bytes before that part, which are in the file of the group. `None`: the log does
     /// not write this group, or all of the bytes are in its file.
-    pub fn read_ring(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Option<usize> {
+    pub fn read_ring(&self, place: LogAddress, len: usize, out: &mut Vec<u8>) -> Option<usize> {
         let tail = lock(&self.tail);
         let start_lpn = tail.groups.first_lpn_of(place.ltn)? + place.offset() / self.lane.unit() as u64;
         let page_numbers = self.lane.page_numbers();
@@ -167,7 +167,7 @@ impl Content {
     }
 
     /// Returns the bytes of the staging file.
-    pub fn staging_len(&self) -> usize {
+    pub fn tail_buffer_len(&self) -> usize {
         lock(&self.tail).slots.count() as usize * PAGE
     }
 }

@@ -131,7 +131,7 @@ fn flush(shared: &Shared, rng: &mut Rng) {
     let Some(overtaken) = shared.wal.deferred().overtaken(&floors_of_all(floor)) else { return };
     // The edit.
     shared.env.fs.sync_dir(dir()).unwrap();
-    let Overtaken { ltn, begin, .. } = overtaken;
+    let UnrecordedBegin { ltn, begin, .. } = overtaken;
     take(&shared.begins).push(Began { op: shared.sim.op_count(), floor, ltn, begin });
     shared.wal.deferred().skip_to(&overtaken).unwrap();
 }
@@ -164,7 +164,7 @@ fn client(shared: &Shared, mut rng: Rng, syncs: u64) {
 
 /// Makes the tail buffer longer, or meets a full volume and leaves its length unchanged.
 fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
-    let (before, full) = (shared.wal.content().staging_len(), rng.one_in(3));
+    let (before, full) = (shared.wal.content().tail_buffer_len(), rng.one_in(3));
     let wanted = before + rng.range(1, 6) as usize * PAGE;
     if full {
         shared.sim.set_capacity(Some(shared.sim.used()));
@@ -173,7 +173,7 @@ fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
     shared.sim.set_capacity(None);
     let refused = lengthened.map_err(|e| e.kind()).err();
     assert_eq!(refused, full.then_some(ErrorKind::NoSpace));
-    assert_eq!(shared.wal.content().staging_len(), if full { before } else { wanted });
+    assert_eq!(shared.wal.content().tail_buffer_len(), if full { before } else { wanted });
 }
 
 /// Checks the files beside the writers: nothing is damaged.
@@ -252,7 +252,7 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
             shared.wal.close().unwrap();
         }
         let stats = shared.wal.stats();
-        let beside = (stats.beside_writes, stats.loggers_tried);
+        let beside = (stats.concurrent_durable_writes, stats.loggers_tried);
         let begins = std::mem::take(&mut *take(&shared.begins));
         let (written, checked) = (std::mem::take(&mut *take(&shared.written)), *take(&shared.checked));
         (written, begins, shared.wal.commit.watches(), beside, checked)

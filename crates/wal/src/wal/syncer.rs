@@ -131,7 +131,7 @@ impl Syncer {
         match self.fresh(&token, end) {
             Some(segment) => self.write_beside(token, &segment),
             None => {
-                let mut token = token.settles()?;
+                let mut token = token.wait_for_in_flight()?;
                 let (outcome, took) = self.timed(|| self.make_durable(&token, end));
                 token.took(took);
                 token.finish(outcome)
@@ -159,11 +159,11 @@ impl Syncer {
     fn write_beside(&self, token: Token<'_>, segment: &Segment) -> Result<()> {
         let mut buf = self.take_buf();
         self.fill(&mut buf, segment, segment.start, self.write_len_max);
-        let flight = token.takes_off(segment.end, buf.len() as u64 / PAGE as u64);
-        add(&self.counters.beside_writes, u64::from(flight.is_beside()));
+        let flight = token.release_token_for_write(segment.end, buf.len() as u64 / PAGE as u64);
+        add(&self.counters.concurrent_durable_writes, u64::from(flight.is_beside()));
         let (outcome, took) = self.timed(|| self.write_durable(segment, &buf, segment.start));
         self.give_buf(buf);
-        flight.lands(outcome, took)
+        flight.complete(outcome, took)
     }
 
     /// Runs a sync, and measures its duration.
@@ -233,7 +233,7 @@ impl Syncer {
         let count = || self.counters.read().durable_writes;
         let before = count();
         let outcome = self.make_durable(token, end);
-        add(&self.counters.unasked_writes, count() - before);
+        add(&self.counters.durable_writes_without_waiter, count() - before);
         outcome
     }
 

@@ -339,7 +339,7 @@ fn groups_out_of_order_or_too_small_are_refused() {
     assert_eq!(add(5, 4), Err(ErrorKind::InvalidArgument));
     assert_eq!(add(9, 4), Ok(()));
     assert_eq!(add(8, 4), Err(ErrorKind::InvalidArgument));
-    let small = WalOptions { staging_len: PAGE, ..options() };
+    let small = WalOptions { tail_buffer_len: PAGE, ..options() };
     let started = Wal::start(&env, dir(), small, store(), 1, group(20, 4), History::default());
     assert_eq!(started.unwrap_err().kind(), ErrorKind::InvalidArgument);
     let start = |ltn, next_lpn, history| {
@@ -470,7 +470,7 @@ fn probed_of(sim: &SimEnv, options: WalOptions, before: impl Fn(u64) + Send + Sy
     env.fs.sync_dir(dir()).unwrap();
     let file = Arc::new(ProbedFile { inner, before: Box::new(before) });
     let options =
-        WalOptions { staging_len: 8 * PAGE, write_len_min: 2 * PAGE, write_len_max: 2 * PAGE, ..options };
+        WalOptions { tail_buffer_len: 8 * PAGE, write_len_min: 2 * PAGE, write_len_max: 2 * PAGE, ..options };
     let first = PreparedGroup { ltn: 1, uid: uid_of(1), file };
     Wal::start(&env, dir(), options, store(), 0, first, History::default()).unwrap()
 }
@@ -576,7 +576,7 @@ fn lengthening_the_tail_buffer_loses_nothing() {
     }
     let begun = caller.sim.op_count();
     caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap();
-    assert_eq!(caller.wal.content().staging_len(), 9 * PAGE);
+    assert_eq!(caller.wal.content().tail_buffer_len(), 9 * PAGE);
     for len in [200, 5000, 12_000, 70] {
         append(&mut caller, len);
     }
@@ -588,7 +588,7 @@ fn lengthening_the_tail_buffer_loses_nothing() {
     }
     // Shorter than the present length: nothing to do.
     caller.wal.lengthen_staging(&caller.sim.env(), dir(), 4 * PAGE).unwrap();
-    assert_eq!(caller.wal.content().staging_len(), 9 * PAGE);
+    assert_eq!(caller.wal.content().tail_buffer_len(), 9 * PAGE);
 }
 
 /// Without space for a longer staging file the log continues with the present one.
@@ -598,7 +598,10 @@ fn a_tail_buffer_without_space_keeps_its_length() {
     append(&mut caller, 3000);
     caller.sim.set_capacity(Some(caller.sim.used()));
     let refused = caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap_err();
-    assert_eq!((refused.kind(), caller.wal.content().staging_len()), (base::ErrorKind::NoSpace, 5 * PAGE));
+    assert_eq!(
+        (refused.kind(), caller.wal.content().tail_buffer_len()),
+        (base::ErrorKind::NoSpace, 5 * PAGE)
+    );
     for _ in 0..10 {
         append(&mut caller, 700);
     }
@@ -619,7 +622,7 @@ fn a_full_volume_while_lengthening_the_tail_buffer_is_survived() {
         caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[kind]).sticky());
         let refused = caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap_err();
         assert_eq!(
-            (refused.kind(), caller.wal.content().staging_len()),
+            (refused.kind(), caller.wal.content().tail_buffer_len()),
             (base::ErrorKind::NoSpace, 5 * PAGE)
         );
         append(&mut caller, 700);
@@ -649,7 +652,7 @@ fn a_tail_buffer_is_unused_until_its_name_is_durable() {
     caller.put(700).unwrap();
     caller.sim.clear_faults();
     append(&mut caller, 700);
-    assert_eq!(caller.wal.content().staging_len(), 9 * PAGE);
+    assert_eq!(caller.wal.content().tail_buffer_len(), 9 * PAGE);
     let expected = caller.expectation(caller.sim.op_count(), CrashKind::ProcessKill);
     let after = caller.sim.crash(CrashKind::ProcessKill, 1);
     let (_, replayed) = recover_all(&after, &expected.manifest, RecoveryMode::ReadWrite).unwrap();

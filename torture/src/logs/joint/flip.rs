@@ -69,7 +69,7 @@ impl Store {
             (0..rng.below(60)).for_each(|_| _ = db.run_background_step());
         }
         let answered = ask(&self.life, &db, &logs, self.closed);
-        for done in [logs.seal().and_then(|()| logs.settle()), db.flush()] {
+        for done in [logs.seal().and_then(|()| logs.wait_idle()), db.flush()] {
             done.unwrap_or_else(|e| names_a_file(&e, "work in the background"));
         }
         let again = ask(&self.life, &db, &logs, self.closed);

@@ -109,7 +109,7 @@ impl Store {
         let before = bytes_of(sim)?;
         let repair = |dry_run| {
             let options = RepairOptions {
-                without_speed: false,
+                without_fast_tier: false,
                 options: super::life::kv_options(),
                 logs: super::life::log_options(),
                 dry_run,
@@ -308,7 +308,7 @@ impl Store {
         write_both(&db, &changes, &log, lsn, b"goes on", Durability::Durable)
             .doing(|| "write both".into())?;
         db.flush().doing(|| "flush the new store".into())?;
-        logs.settle().doing(|| "settle the new store".into())?;
+        logs.wait_idle().doing(|| "settle the new store".into())?;
         let (of_keys, of_logs) = (db.verify().doing(|| "verify".into())?, logs.verify());
         let sound = of_keys.errors.is_empty() && of_logs.damages.is_empty();
         ensure!(sound, "the new store is damaged: {of_keys:?}, {of_logs:?}");

@@ -409,7 +409,7 @@ fn made(seed: u64) -> Check<SimEnv> {
         changes.put(&key, &value);
         write_both(&db, &changes, &log, lsn, &value, Durability::Buffered).doing(|| "write".into())?;
         if rng.one_in(60) {
-            logs.seal().and_then(|()| logs.settle()).doing(|| "seal".into())?;
+            logs.seal().and_then(|()| logs.wait_idle()).doing(|| "seal".into())?;
         }
         if rng.one_in(300) {
             log.trim(lsn / 2).doing(|| "trim".into())?;

@@ -1,7 +1,7 @@
 //! `bench recovery`.
 
 use super::{FRESH_PARENT, to_new_store, told};
-use crate::commands::place::{Place, parts, volume_of};
+use crate::commands::place::{StoreLocation, parts, volume_of};
 use crate::{Result, output};
 use bench::host::WorkDir;
 use bench::lava::{Lava, LavaIn};
@@ -69,7 +69,7 @@ fn on_volume(db: &Path, args: &RecoveryArgs) -> Result<recovery::RecoveryReport>
     if !args.warm {
         parts(device).into_iter().try_for_each(io::kernel::page_cache::forget)?;
     }
-    let Place { env, dir } = Place::to_write(db)?;
+    let StoreLocation { env, dir } = StoreLocation::to_write(db)?;
     let opener = LavaIn { env: env.clone(), counted: device.to_owned() };
     recovery::recover(args, &filled, &opener, &dir, &|| allocated_in(&env, &dir))
 }

@@ -9,7 +9,7 @@
 //! and the same errors.
 
 use super::super::calls;
-use super::super::flights::{Flight, Flights, Kind};
+use super::super::flights::{Kind, RingTransfer, RingTransfers};
 use super::super::uring::READ_LEN_MAX;
 use super::super::usage;
 use super::KernelDevice;
@@ -50,7 +50,7 @@ impl Flying {
     }
 }
 
-impl Flight for Flying {
+impl RingTransfer for Flying {
     type Done = DeviceDone;
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -73,7 +73,7 @@ impl Flight for Flying {
 /// Queue of requests to a device of the machine; see the module.
 pub(super) struct KernelQueue {
     device: Arc<KernelDevice>,
-    ring: Option<Flights<Flying>>,
+    ring: Option<RingTransfers<Flying>>,
     completions: Completions,
     /// Requests that the ring has no room for.
     waiting: VecDeque<DeviceRequest>,
@@ -87,7 +87,7 @@ impl KernelQueue {
             .flatten();
         let (ring, completions) = match polled {
             Some(ring) => (Some(ring), Completions::Polled),
-            None => match device.has_rings().then(|| Flights::new(Kind::Alone).ok()).flatten() {
+            None => match device.has_rings().then(|| RingTransfers::new(Kind::Alone).ok()).flatten() {
                 Some(ring) => (Some(ring), Completions::Interrupts),
                 None => (None, Completions::Caller),
             },
@@ -122,7 +122,7 @@ impl KernelQueue {
 }
 
 /// Gives a request to a ring.
-fn push(ring: &mut Flights<Flying>, mut flying: Flying) -> std::result::Result<(), Flying> {
+fn push(ring: &mut RingTransfers<Flying>, mut flying: Flying) -> std::result::Result<(), Flying> {
     let (len, offset) = (flying.len() as u32, flying.request.offset);
     let fd = types::Fd(flying.device.handle().fd.as_raw_fd());
     let at = flying.request.buf.as_mut_slice().as_mut_ptr();
@@ -141,7 +141,7 @@ struct Probe {
     buf: AlignedBuf,
 }
 
-impl Flight for Probe {
+impl RingTransfer for Probe {
     type Done = bool;
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -154,8 +154,8 @@ impl Flight for Probe {
 }
 
 /// Returns a polling ring, if a read through another one succeeds.
-fn polled_ring(device: &Arc<KernelDevice>) -> Option<Flights<Flying>> {
-    let mut ring = Flights::new(Kind::Polled).ok()?;
+fn polled_ring(device: &Arc<KernelDevice>) -> Option<RingTransfers<Flying>> {
+    let mut ring = RingTransfers::new(Kind::Polled).ok()?;
     let mut probe = Probe { device: device.clone(), buf: AlignedBuf::zeroed(BLOCK) };
     let fd = types::Fd(device.handle().fd.as_raw_fd());
     let entry = opcode::Read::new(fd, probe.buf.as_mut_slice().as_mut_ptr(), BLOCK as u32).build();
@@ -163,7 +163,7 @@ fn polled_ring(device: &Arc<KernelDevice>) -> Option<Flights<Flying>> {
     unsafe { ring.push(probe, entry) }.ok()?;
     let mut delivered = Vec::new();
     ring.complete(true, &mut delivered);
-    (delivered == [true] && !ring.is_broken()).then(|| Flights::new(Kind::Polled).ok()).flatten()
+    (delivered == [true] && !ring.is_broken()).then(|| RingTransfers::new(Kind::Polled).ok()).flatten()
 }
 
 /// Interprets the `io_poll` attribute of a disk's queue: "1" if it can be polled.

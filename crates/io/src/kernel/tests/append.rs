@@ -265,7 +265,7 @@ fn failing_and_short_writes_behind_the_caller_lose_nothing() {
                     for (at, chunk) in bytes.chunks(3000).enumerate() {
                         file.append(chunk)?;
                         if at % 9 == 8 {
-                            file.settle(1)?;
+                            file.wait_for_writes(1)?;
                         }
                     }
                     file.sync(SyncKind::Data)

@@ -16,8 +16,8 @@
 //! All of it is computed from a pinned read state, without a lock and without I/O.
 
 use crate::tree::family::ReadState;
-use crate::tree::hiding::Hiding;
-use crate::tree::overwrites::Older;
+use crate::tree::overwrites::OlderTables;
+use crate::tree::unexposed_garbage::UnexposedGarbage;
 use base::hash::key_hash;
 use base::range_del::FragmentedRangeTombstones;
 use base::table_notes::Sizes;
@@ -66,7 +66,7 @@ struct Keys {
 }
 
 /// The estimate for one read state. See the module.
-pub(super) struct Hidden<'r> {
+pub(super) struct UnexposedEstimate<'r> {
     read_state: &'r ReadState,
     /// Memtables, newest first.
     memory: Vec<InMemory>,
@@ -74,8 +74,8 @@ pub(super) struct Hidden<'r> {
     tables: Vec<(&'r FileMeta, u64)>,
 }
 
-impl<'r> Hidden<'r> {
-    pub fn of(read_state: &'r ReadState) -> Result<Hidden<'r>> {
+impl<'r> UnexposedEstimate<'r> {
+    pub fn of(read_state: &'r ReadState) -> Result<UnexposedEstimate<'r>> {
         let version = &read_state.version;
         let memtables = [&read_state.active].into_iter().chain(&read_state.frozen);
         let all = memtables.map(|memtable| InMemory::of(version, memtable)).collect::<Result<Vec<_>>>()?;
@@ -88,14 +88,15 @@ impl<'r> Hidden<'r> {
             .collect();
         memory.iter_mut().zip(hides).for_each(|(memtable, bytes)| memtable.hides = bytes);
         let hides = |level: usize, (nth, file): (usize, &'r Arc<FileMeta>)| {
-            let by_notes =
-                || Older::than_table(version, level, file, |_| false).hidden_by(file, file.known.notes()?);
+            let by_notes = || {
+                OlderTables::than_table(version, level, file, |_| false).hidden_by(file, file.known.notes()?)
+            };
             let hides = file.known.hides().or_else(by_notes);
-            (&**file, Hiding::likely_bytes_of(version, level, nth, hides))
+            (&**file, UnexposedGarbage::likely_bytes_of(version, level, nth, hides))
         };
         let levels = version.levels.iter().enumerate();
         let tables = levels.flat_map(|(level, files)| files.iter().enumerate().map(move |f| hides(level, f)));
-        Ok(Hidden { read_state, memory, tables: tables.collect() })
+        Ok(UnexposedEstimate { read_state, memory, tables: tables.collect() })
     }
 
     /// Returns the estimate, without versions kept for snapshots.
@@ -274,7 +275,7 @@ impl InMemory {
             u128::from(self.entries) * u128::from(self.keys.seen) / u128::from(self.keys.walked.max(1));
         let keys = keys as u64;
         let behind: Vec<&KeySample> = behind.iter().map(|memtable| &memtable.keys.sample).collect();
-        let older = Older::than_memtables(version);
+        let older = OlderTables::than_memtables(version);
         let hides = older.hidden_by_keys((low, high), (keys, &self.keys.sample), &behind);
         let mean = || ledger.referenced_bytes() / ledger.references().max(1);
         ranges.saturating_add(hides.map_or_else(|| keys.saturating_mul(mean()), |hides| hides.record_bytes))

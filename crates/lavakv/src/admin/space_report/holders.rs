@@ -11,7 +11,7 @@
 //!
 //! A **column family** holds the log groups written since its oldest unflushed entry.
 
-use super::hidden::Hidden;
+use super::hidden::UnexposedEstimate;
 use crate::files::log::TENANT;
 use crate::tree::family::{Family, ReadState};
 use crate::tree::open_iterators::Reader;
@@ -207,7 +207,7 @@ fn files_of(jobs: &Jobs, read_state: &ReadState, obsolete: &HashMap<u64, u64>) -
 
 /// Estimates, for each snapshot among `holders`, the bytes that future compactions must keep for it
 /// in a family.
-pub(super) fn estimate_hidden(hidden: &Hidden<'_>, holders: &mut [Holder]) {
+pub(super) fn estimate_hidden(hidden: &UnexposedEstimate<'_>, holders: &mut [Holder]) {
     for holder in holders.iter_mut().filter(|h| h.kind == HolderKind::Snapshot) {
         let max = hidden.bounds(Some(holder.sequence)).records_max;
         let likely = hidden.likely_for(holder.sequence).min(max);

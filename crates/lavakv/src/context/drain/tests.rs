@@ -12,7 +12,7 @@ const STOP: usize = 32;
 
 #[derive(Default)]
 struct Script {
-    drain: Drain,
+    drain: DrainRates,
     level_0: Level0Drain,
     /// Registered jobs, by name.
     jobs: HashMap<String, Share>,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::context::expert::ExpertFamilyOptions;
-use crate::context::fit::Fit;
+use crate::context::fit::SizeReduction;
 use datadriven::TestCase;
 use std::error::Error;
 
@@ -33,8 +33,8 @@ fn set(o: &mut Options, name: &str, value: u64) {
         "buffered_age_ms_max" => expert.buffered_age_ms_max = Some(value),
         "scrub_bytes_per_s" => expert.scrub_bytes_per_s = value,
         "first_number" => expert.first_number = value,
-        "speed_levels" => expert.speed_levels = count,
-        "speed_values_bytes_max" => expert.speed_values_bytes_max = value,
+        "fast_tier_levels" => expert.fast_tier_levels = count,
+        "fast_tier_values_bytes_max" => expert.fast_tier_values_bytes_max = value,
         "filter_bits_per_key" => family.filter_bits_per_key = value as u32,
         "min_blob_size" => family.min_blob_size = count,
         "policy.name_len" => family.policy.name = "x".repeat(count),
@@ -78,7 +78,7 @@ fn each(line: &str) -> String {
 
 /// Prints the reduced options of a store on a volume of so many MiB.
 fn fit(options: &Options, volume_mib: u64) -> String {
-    let fit = Fit::to(options, (Some(volume_mib << 20), None));
+    let fit = SizeReduction::to(options, (Some(volume_mib << 20), None));
     let (store, family) = (fit.store(options), fit.family(&options.family));
     let overhead_kib = fit.overhead_bytes(options) >> 10;
     let (memtable_kib, memory_kib) = (store.memtable_bytes >> 10, store.memory_bytes >> 10);
@@ -142,7 +142,7 @@ fn every_option_is_listed_on_its_page() {
         background_threads,
         open_files_max,
         access,
-        speed,
+        fast_tier,
         metrics_file,
         listener,
         damaged_files,
@@ -160,11 +160,11 @@ fn every_option_is_listed_on_its_page() {
         buffered_age_ms_max,
         scrub_bytes_per_s,
         checkpoint_requests,
-        speed_levels,
-        speed_values_bytes_max,
-        speed_values_fresh,
-        speed_moving,
-        speed_look,
+        fast_tier_levels,
+        fast_tier_values_bytes_max,
+        fast_tier_values_flushed,
+        fast_tier_adaptive,
+        fast_tier_interval,
         first_number,
         policies,
         ablation,

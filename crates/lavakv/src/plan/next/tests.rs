@@ -5,7 +5,7 @@ use crate::context::family_options::FamilyOptions;
 use crate::context::options::Options;
 use crate::plan::answer::Purpose;
 use crate::plan::facts::{FamilyFacts, Frozen};
-use crate::plan::in_progress::{InPieces, InProgressSet};
+use crate::plan::in_progress::{InProgressSet, Subcompactions};
 use crate::plan::rest::Suspension;
 use crate::plan::scrub::SCRUB_PAUSE_NS;
 use crate::tree::family::Family;
@@ -176,7 +176,7 @@ impl MadeUpFamily {
                 "tombstones" => out.tombstones = number,
                 "table-kib" => out.table_len = number << 10,
                 "file-kib" => out.file_bytes = Some(number << 10),
-                "on-fast-tier" => out.volume = Volume::SPEED,
+                "on-fast-tier" => out.volume = Volume::FAST,
                 other => panic!("a family has no {other}"),
             }
         }
@@ -267,7 +267,7 @@ fn scattered(store: &Options) -> FamilyFacts {
 /// A compaction without pieces for helpers.
 struct Done;
 
-impl InPieces for Done {
+impl Subcompactions for Done {
     fn help(self: Arc<Self>) -> Box<dyn Job> {
         unreachable!("nobody asks")
     }
@@ -305,7 +305,7 @@ fn class_of(name: &str) -> JobClass {
 }
 
 fn purpose_of(name: &str) -> Purpose {
-    let all = [Purpose::Garbage, Purpose::UrgentGarbage, Purpose::SpeedDisk];
+    let all = [Purpose::Garbage, Purpose::UrgentGarbage, Purpose::FastTier];
     all.into_iter().find(|p| format!("{p:?}") == name).unwrap_or_else(|| panic!("no purpose is {name}"))
 }
 
@@ -338,7 +338,7 @@ fn said(plan: Option<Plan>) -> String {
             let purpose = match c.purpose {
                 Purpose::Garbage => "",
                 Purpose::UrgentGarbage => ", urgent",
-                Purpose::SpeedDisk => ", down from the fast tier",
+                Purpose::FastTier => ", down from the fast tier",
             };
             format!("collect family {}{purpose}", c.family.id)
         }
@@ -354,7 +354,7 @@ fn said(plan: Option<Plan>) -> String {
 struct Script {
     facts: MadeUp,
     /// The running compaction in pieces.
-    pieces: Option<Arc<dyn InPieces>>,
+    pieces: Option<Arc<dyn Subcompactions>>,
 }
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -489,7 +489,7 @@ impl Script {
     /// Prints the next job. With `learn` the notes are kept for later commands.
     fn next(&mut self, case: &mut TestCase) -> Outcome<String> {
         let below = case.try_take_arg::<String>("below")?.map_or(JobClass::Idle, |name| class_of(&name));
-        let mut notes = Notes::default();
+        let mut notes = PlanNotes::default();
         let mut out = said(next(&self.facts, below, &mut notes)) + "\n";
         if case.take_flag("learn")? {
             out += &self.learn(notes);
@@ -497,7 +497,7 @@ impl Script {
         Ok(out)
     }
 
-    fn learn(&mut self, notes: Notes) -> String {
+    fn learn(&mut self, notes: PlanNotes) -> String {
         let learned = &mut self.facts.in_progress.learned;
         let mut out = String::new();
         let ids = |noted: &[(u32, std::sync::Weak<version::Version>)]| {
@@ -532,7 +532,7 @@ impl Script {
     fn begin_relocation(&mut self, case: &mut TestCase) -> Outcome<String> {
         let is_kept = case.take_flag("keep")?;
         for _ in 0..case.try_take_arg("times")?.unwrap_or(1) {
-            let mut notes = Notes::default();
+            let mut notes = PlanNotes::default();
             let begun = next(&self.facts, JobClass::Idle, &mut notes);
             let Some(Plan::Compact(Compact::Step(_, _, walk))) = begun else { return Ok(said(begun) + "\n") };
             notes.spent.iter().for_each(|(family, spent)| family.demand.spent(*spent));
@@ -597,7 +597,8 @@ impl Script {
         let asked = of.policy.as_ref().unwrap().levels(&of.of_tree(&busy)).unwrap();
         self.facts.in_progress.claim(&asked);
         let caller = crate::plan::requests::Caller::new(None);
-        self.facts.in_progress.manual = Some(crate::plan::in_progress::Asked { compaction: asked, caller });
+        self.facts.in_progress.manual =
+            Some(crate::plan::in_progress::ManualCompaction { compaction: asked, caller });
     }
 }
 

@@ -83,11 +83,11 @@ fn phase(pointer: &mut Pointer, now_ns: &mut u64, load: &Load, fast: Disk, secon
         let (rate, speed, capacity) = run(load, fast, pointer.at());
         done += rate;
         *now_ns += WINDOW_NS;
-        pointer.see(&Window {
+        pointer.see(&TierWindow {
             now_ns: *now_ns,
             speed,
             capacity,
-            room: Room::Plenty,
+            room: FastTierRoom::Plenty,
             most: MOST,
             filled: 0b11111,
         });
@@ -136,11 +136,11 @@ fn used(name: &str) -> Used {
     }
 }
 
-fn room(name: &str) -> Room {
+fn room(name: &str) -> FastTierRoom {
     match name {
-        "plenty" => Room::Plenty,
-        "enough" => Room::Enough,
-        "short" => Room::Short,
+        "plenty" => FastTierRoom::Plenty,
+        "enough" => FastTierRoom::Enough,
+        "short" => FastTierRoom::Short,
         other => panic!("no room is {other}"),
     }
 }
@@ -205,7 +205,7 @@ fn seconds((pointer, now_ns): &mut (Pointer, u64), case: &mut TestCase) -> Resul
     for second in 1..=case.take_arg("count")? {
         *now_ns += WINDOW_NS;
         let (speed, capacity) = (used(&fast), used(&slow));
-        let window = Window { now_ns: *now_ns, speed, capacity, room, most: MOST, filled: 0b11111 };
+        let window = TierWindow { now_ns: *now_ns, speed, capacity, room, most: MOST, filled: 0b11111 };
         if let Some(why) = pointer.see(&window) {
             out += &format!("after {second} s: at {} of {MOST}, {why:?}\n", pointer.at());
         }

@@ -10,7 +10,7 @@
 //! the error.
 
 use super::batch::{Plan, Values};
-use super::{Entry, Found, Put, ReadAhead};
+use super::{Entry, PrefetchedValue, Put, ReadAhead};
 use io::{Completed, ReadQueue};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Window {
     /// The number of its first request.
     first: u64,
     /// Values that needed no read.
-    found: Vec<(usize, Found)>,
+    found: Vec<(usize, PrefetchedValue)>,
     /// Completed reads.
     landed: Vec<Completed>,
 }

@@ -10,12 +10,12 @@
 //! read that follows retries it, or reports the error as any point read does.
 
 use super::ahead::ValuesAhead;
-use super::{Entry, FetchValues, Found, Put, ReadAhead};
+use super::{Entry, FetchValues, PrefetchedValue, Put, ReadAhead};
 use crate::read::fetch;
 use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
-use crate::tree::demand::Demand;
 use crate::tree::family::ReadState;
+use crate::tree::scan_cost::ScanCost;
 use base::{Result, SeqNo, ValueKind};
 use cache::{Block, BlockSlice, CacheKey, Segment};
 use io::{FileRead, ReadFile};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Run, Wanted, join};
 use table::source::{Stop, zeroed};
 use table::vsst::{Vsst, record::RECORD_LEN_MAX};
-use table::{Fetched, ReadCounters, Reference, Source};
+use table::{FetchedBlocks, ReadCounters, Reference, Source};
 
 /// Reads the values behind the references of one read state.
 pub(crate) struct Values {
@@ -32,7 +32,7 @@ pub(crate) struct Values {
     pub tree: Arc<Tree>,
     pub fill_cache: bool,
     /// Receives the number of requests.
-    pub demand: Arc<Demand>,
+    pub demand: Arc<ScanCost>,
 }
 
 /// The location of an entry's record.
@@ -90,12 +90,12 @@ impl Values {
     /// read together.
     pub(super) fn plan(&self, entries: &[Entry<'_>], put: Put<'_>) -> Plan {
         let mut places = Vec::with_capacity(entries.len());
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedBlocks::default();
         let mut left: Vec<usize> = (0..entries.len()).collect();
         loop {
             left.retain(|&nth| match self.locate(nth, &entries[nth], &mut fetched) {
                 Ok(Some((_, Some(value)))) => {
-                    put(nth, Found { value, keep_at: None });
+                    put(nth, PrefetchedValue { value, keep_at: None });
                     false
                 }
                 Ok(Some((place, None))) => {
@@ -155,7 +155,7 @@ impl Values {
             let Some(entry) = entries.get(place.nth) else { continue };
             if let Some(value) = self.open(place, entry, run, read) {
                 let keep_at = CacheKey { file: place.vsst.number(), offset: place.offset };
-                put(place.nth, Found { value, keep_at: self.fill_cache.then_some(keep_at) });
+                put(place.nth, PrefetchedValue { value, keep_at: self.fill_cache.then_some(keep_at) });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The entries between the position of a scan and the end of its look-ahead.
 
-use super::{Entry, Found};
+use super::{Entry, PrefetchedValue};
 use base::{Error, SeqNo, ValueKind};
 use cache::{BlockSlice, CacheKey};
 use std::cell::{Cell, OnceCell};
@@ -150,7 +150,7 @@ impl Queue {
     }
 
     /// Stores a value.
-    pub fn put(&self, nth: usize, found: Found) {
+    pub fn put(&self, nth: usize, found: PrefetchedValue) {
         if let Some(slot) = self.slots.get(nth)
             && slot.fetched.set(found.value).is_ok()
         {

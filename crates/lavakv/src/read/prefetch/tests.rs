@@ -55,7 +55,7 @@ impl Store {
             if let Ok(value) = self.value(entry) {
                 put(
                     nth,
-                    Found {
+                    PrefetchedValue {
                         value,
                         keep_at: id.is_multiple_of(2).then_some(CacheKey { file: id, offset: 0 }),
                     },

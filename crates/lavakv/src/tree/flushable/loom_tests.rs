@@ -16,7 +16,7 @@ fn loom_a_flush_ceiling_is_respected_while_held() {
         let ceiling = Arc::new(AtomicU64::new(SeqNo::MAX));
         let write = |family: &Family, seq: SeqNo| {
             family.read_state().active.insert(seq, ValueKind::Value, &[seq as u8], b"v");
-            family.freeze(seq + 1);
+            family.rotate(seq + 1);
         };
         let writer = {
             let (family, ceiling) = (family.clone(), ceiling.clone());

@@ -14,7 +14,7 @@ fn family() -> Arc<Family> {
 
 fn write_and_freeze(family: &Family, seq: SeqNo) {
     family.read_state().active.insert(seq, ValueKind::Value, b"key", b"v");
-    family.freeze(seq + 1);
+    family.rotate(seq + 1);
 }
 
 /// The sequences in the flushable memtables of the family.

@@ -53,7 +53,7 @@ fn install(db: &Db, what: &str, records: impl Fn() -> Vec<Record>) -> String {
         }
         Some(records())
     };
-    let outcome = tree.install(vec![Part::new(family)], derive, || {}).unwrap();
+    let outcome = tree.install(vec![FamilyEdit::new(family)], derive, || {}).unwrap();
     let (read_state, durable) = (family.read_state(), tree.files.manifest.state());
     let known = durable.families.get(&family.id).unwrap();
     assert!(Arc::ptr_eq(&read_state.version, &known.version));
@@ -99,7 +99,7 @@ fn output(what: &str) -> String {
     }
     let path = tree.context.path("000000900001.ksst");
     drop(env.fs.create(&path, &io::CreateOptions::default()).unwrap());
-    let part = Part { created: vec![(900_001, path.clone())], ..Part::new(&family.0) };
+    let part = FamilyEdit { created: vec![(900_001, path.clone())], ..FamilyEdit::new(&family.0) };
     let outcome = tree.install(vec![part], |_, _| (what != "overtaken").then(Vec::new), || {}).unwrap();
     format!("{outcome:?}; the output exists: {}\n", env.fs.exists(&path).unwrap())
 }

@@ -84,7 +84,7 @@ fn loom_the_floor_follows_the_flush() {
         let store = Store::new();
         store.write(1);
         let writer = spawn(&store, |store| {
-            store.family.freeze(2);
+            store.family.rotate(2);
             store.write(2);
         });
         let flush = spawn(&store, Store::flush);

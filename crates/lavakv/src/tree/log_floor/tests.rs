@@ -29,7 +29,7 @@ impl Script {
         let mut out = String::new();
         match &*case.directive {
             "write" => self.write(case.take_arg("sequence")?),
-            "freeze" => self.family.freeze(case.take_arg("next-memtable")?),
+            "freeze" => self.family.rotate(case.take_arg("next-memtable")?),
             "flushed" => {
                 let memtable = case.take_arg("memtable")?;
                 self.family.install(Arc::new(Version::new(1)), None, &[memtable], 0);

@@ -3,7 +3,7 @@ use base::hash::key_hash;
 use base::{Dependency, ValueKind, key};
 use datadriven::TestCase;
 use std::error::Error;
-use version::Known;
+use version::TableStats;
 
 fn user_key(i: u64) -> [u8; 8] {
     i.to_be_bytes()
@@ -30,13 +30,13 @@ fn table(number: u64, keys: std::ops::Range<u64>, step: usize) -> FileMeta {
         max_seq: number,
         entries: count,
         uses: vec![dependency].into(),
-        known: Known::from(notes),
+        known: TableStats::from(notes),
         ..FileMeta::default()
     }
 }
 
 fn hides(version: &Version, level: usize, file: &FileMeta) -> Option<Hides> {
-    Older::than_table(version, level, file, |_| false).hidden_by(file, file.known.notes().unwrap())
+    OlderTables::than_table(version, level, file, |_| false).hidden_by(file, file.known.notes().unwrap())
 }
 
 fn version(files: &[(usize, FileMeta)]) -> Version {
@@ -54,7 +54,7 @@ fn table_of(line: &str) -> (usize, FileMeta) {
     };
     let mut table = table(number.parse().unwrap(), range(keys), step.parse().unwrap());
     if words.last() == Some(&"unknown") {
-        table.known = Known::default();
+        table.known = TableStats::default();
     }
     (level.parse().unwrap(), table)
 }
@@ -112,7 +112,7 @@ fn run(older: &mut Version, case: &mut TestCase) -> Result<String, Box<dyn Error
             let (low, high) = (user_key(keys.start), user_key(keys.end - 1));
             let newer = (keys.end - keys.start, &sample(keys));
             let behind: Vec<&KeySample> = behind.iter().collect();
-            said(Older::than_memtables(older).hidden_by_keys((&low, &high), newer, &behind))
+            said(OlderTables::than_memtables(older).hidden_by_keys((&low, &high), newer, &behind))
         }
         other => return Err(format!("no command is called {other}").into()),
     };

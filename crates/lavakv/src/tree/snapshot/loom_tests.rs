@@ -69,7 +69,7 @@ fn loom_a_read_sees_all_up_to_its_sequence() {
             })
         };
         put(&family, &registry, 2);
-        family.freeze(2);
+        family.rotate(2);
         put(&family, &registry, 3);
         reader.join().unwrap();
         assert_eq!(registry.visible(), 3);

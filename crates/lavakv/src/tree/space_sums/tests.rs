@@ -30,7 +30,7 @@ fn check(db: &Db) {
         let (seen, policy) = (family.read_state(), family.policy());
         let of = (&*seen.version, &*seen.ledger, &seen.summary);
         let set_aside = family.settings.tables_set_aside();
-        walked.join(family.id, FamilySpace::of(of, &family.options(), policy.as_deref(), &set_aside));
+        walked.join(family.id, SpaceDemand::of(of, &family.options(), policy.as_deref(), &set_aside));
     }
     let told = |sums: &SpaceSums| format!("{:?}", sums.demands(1, 1));
     assert_eq!(told(&tree.space_sums), told(&walked));

@@ -8,7 +8,7 @@
 //! the job that ends the last piece installs all of them ([`pieces`]). So no job blocks on another.
 //! (A leader that waited for pieces would hold its thread, and could deadlock with pieces that lie
 //! under other work on the stacks of threads.) In simulation the pieces are ordinary jobs. The jobs
-//! share the claim ([`Whole`]), which is released with the last of them.
+//! share the claim ([`ClaimedCompaction`]), which is released with the last of them.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -17,30 +17,30 @@ use crate::context::drain::level_0::Share;
 use crate::context::event::Event;
 use crate::files::data_file::DataFile;
 use crate::plan::answer::Compact;
-use crate::plan::in_progress::{Asked, InPieces, InProgressSet};
+use crate::plan::in_progress::{InProgressSet, ManualCompaction, Subcompactions};
 use crate::plan::requests::Caller;
 use crate::plan::room::output_bytes;
-use crate::tree::disk;
 use crate::tree::family::Family;
-use crate::tree::install::Part;
+use crate::tree::install::FamilyEdit;
 use crate::tree::output::file_meta;
+use crate::tree::table_placement;
 use base::sync::lock;
 use base::{HashSet, Result};
 use inputs::Lists;
-use lsm::policy::{Compaction, CompactionPolicy, Facts, InProgress, Reason};
+use lsm::policy::{Compaction, CompactionPolicy, InProgress, PickInputs, Reason};
 use merge::Running;
-use pieces::{Created, Ended, Merged, Piece, Pieces};
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
+use subcompactions::{Created, Ended, Merged, Pieces, Subcompaction};
 use version::{FileMeta, Record, State, Version, VsstMeta};
 
 mod inputs;
 mod merge;
-mod pieces;
+mod subcompactions;
 
 /// A claimed compaction with its pieces.
-struct Whole {
+struct ClaimedCompaction {
     jobs: Arc<Jobs>,
     family: Arc<Family>,
     compaction: Arc<Compaction>,
@@ -76,13 +76,13 @@ struct Begun {
 pub(crate) struct CompactionJob {
     running: Option<Running>,
     /// The piece being merged.
-    piece: Option<Piece>,
+    piece: Option<Subcompaction>,
     /// The files of all pieces, after the end of the last one.
     made: Vec<Created>,
     /// Set in a helper job.
     _helps: Option<Claim>,
     /// Dropped last: releases the claim.
-    whole: Arc<Whole>,
+    whole: Arc<ClaimedCompaction>,
 }
 
 /// A guard that counts a job of the chain that level 0 waits for.
@@ -146,7 +146,7 @@ fn bytes_of(compaction: &Compaction, level: usize) -> u64 {
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact) -> Option<Claimed> {
     let (family, mut compaction, caller) = match compact {
         Compact::Asked(family) => {
-            let Asked { compaction, caller } = set.manual.take()?;
+            let ManualCompaction { compaction, caller } = set.manual.take()?;
             (family, compaction, Some(caller))
         }
         Compact::Picked(family, compaction) => {
@@ -164,7 +164,8 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         set.give_back(&compaction);
         return None;
     };
-    let stays = disk::stays(&jobs.context.options, &family.settings.tables_set_aside(), &compaction);
+    let stays =
+        table_placement::stays(&jobs.context.options, &family.settings.tables_set_aside(), &compaction);
     if !stays && jobs.space.grants.would_grant(compaction.input_bytes()) {
         compaction.trivial_move = false;
     }
@@ -188,7 +189,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     let claim = Claim::new(jobs, move |set| set.ended(number, &held)).with(pins, grant);
     let jobs = jobs.clone();
     Some(Box::new(move || {
-        let facts = Facts {
+        let facts = PickInputs {
             version: &version,
             set_aside: &family.settings.tables_set_aside(),
             busy: &InProgress::default(),
@@ -244,16 +245,16 @@ fn class_of(compaction: &Compaction) -> JobClass {
     }
 }
 
-impl InPieces for Whole {
+impl Subcompactions for ClaimedCompaction {
     fn help(self: Arc<Self>) -> Box<dyn Job> {
         let helps = Claim::new(&self.jobs, |set| set.running.helpers -= 1);
         CompactionJob::new(self, Some(helps))
     }
 }
 
-impl Whole {
+impl ClaimedCompaction {
     /// Combines a claim with an outline of its version and the references of its inputs.
-    fn new(of: inputs::Claimed, outline: Version, lists: Lists) -> Arc<Whole> {
+    fn new(of: inputs::Claimed, outline: Version, lists: Lists) -> Arc<ClaimedCompaction> {
         let inputs::Claimed {
             jobs,
             family,
@@ -266,7 +267,7 @@ impl Whole {
             claim,
             caller,
         } = of;
-        Arc::new(Whole {
+        Arc::new(ClaimedCompaction {
             number,
             inputs: compaction.input_files().map(|(_, f)| f.number).collect(),
             expected_len: compaction.expected_output_len(),
@@ -289,14 +290,14 @@ impl Whole {
         if threads == 0 {
             return;
         }
-        let whole: Arc<dyn InPieces> = self.clone();
+        let whole: Arc<dyn Subcompactions> = self.clone();
         let class = class_of(&self.compaction);
         lock(&self.jobs.in_progress).wants_help(self.number, class, threads, Arc::downgrade(&whole));
         self.jobs.context.signals.notify_work();
     }
 
     /// Reports the progress of a piece.
-    fn wrote(&self, piece: &Piece, running: &Running) {
+    fn wrote(&self, piece: &Subcompaction, running: &Running) {
         let written = self.pieces.wrote(piece, running.written_bytes);
         if let Some(InChain { family, share: Some(share), .. }) = &self.begun.in_chain {
             family.level_0.has_come(share, written as f64 / self.compaction.input_bytes().max(1) as f64);
@@ -317,7 +318,7 @@ impl Whole {
         let files: Vec<FileMeta> = outputs().map(meta).collect::<Result<_>>()?;
         let vssts: Vec<VsstMeta> = merged.iter().flat_map(|piece| piece.vssts.iter().cloned()).collect();
         let value_bytes: u64 = vssts.iter().map(|meta| meta.len).sum();
-        jobs.context.stats.compaction_pieces.add(self.pieces.count() as u64);
+        jobs.context.stats.subcompactions.add(self.pieces.count() as u64);
         jobs.context.stats.compaction_bytes_read.add(self.compaction.input_bytes());
         jobs.context
             .stats
@@ -339,7 +340,7 @@ impl Whole {
         let sums = Record::references(self.family.id, &mut outputs, self.lists.iter().map(Vec::as_slice));
         let output_bytes = outputs.iter().map(|f| f.len).sum();
         let compaction = &self.compaction;
-        let mut part = Part::new(&self.family);
+        let mut part = FamilyEdit::new(&self.family);
         if !compaction.trivial_move {
             part.created = created.to_vec();
             part.retired = compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())).collect();
@@ -397,7 +398,7 @@ impl Whole {
         jobs.context.stats.relocations.add(u64::from(c.reason == Reason::Relocation));
         jobs.context.health.space_found();
         jobs.tree.refresh_space();
-        jobs.context.tell(&Event::Compaction {
+        jobs.context.notify(&Event::Compaction {
             family: self.family.name.clone(),
             level: c.level,
             output_level: c.output_level,
@@ -417,12 +418,12 @@ enum Came {
 }
 
 impl CompactionJob {
-    fn new(whole: Arc<Whole>, helps: Option<Claim>) -> Box<CompactionJob> {
+    fn new(whole: Arc<ClaimedCompaction>, helps: Option<Claim>) -> Box<CompactionJob> {
         Box::new(CompactionJob { running: None, piece: None, made: Vec::new(), _helps: helps, whole })
     }
 
     /// Runs a step of the current piece, or begins the next one.
-    fn merge(&mut self, whole: &Whole) -> Result<Came> {
+    fn merge(&mut self, whole: &ClaimedCompaction) -> Result<Came> {
         if whole.pieces.are_over() {
             return Ok(Came::ToNothing);
         }

@@ -6,10 +6,10 @@ use super::Jobs;
 use crate::context::event::Event;
 use crate::files::data_file::DataFile;
 use crate::plan::moves::{self, NOTED_MAX};
-use crate::plan::placement::{Seen, Wanted, Ways};
-use crate::tree::disk;
-use crate::tree::speed_tables::LEVEL;
-use crate::tree::speed_values::{self, SpeedBytes};
+use crate::plan::placement::{TierMove, TierSample, Ways};
+use crate::tree::fast_tier_tables::LEVEL;
+use crate::tree::fast_tier_values::{self, SpeedBytes};
+use crate::tree::table_placement;
 use base::HashSet;
 use base::sync::lock;
 use version::FamilyId;
@@ -18,12 +18,12 @@ use version::names::FileKind;
 /// Takes a sample if one is due.
 pub(super) fn see(jobs: &Jobs) {
     let (context, options) = (&jobs.context, &jobs.context.options);
-    let has_values = options.expert.speed_values_bytes_max > 0;
-    let looks = options.expert.speed_moving || has_values;
-    if !looks || !jobs.tree.speed.takes_turn(context.now_ns(), options.expert.speed_look) {
+    let has_values = options.expert.fast_tier_values_bytes_max > 0;
+    let looks = options.expert.fast_tier_adaptive || has_values;
+    if !looks || !jobs.tree.speed.takes_turn(context.now_ns(), options.expert.fast_tier_interval) {
         return;
     }
-    if options.expert.speed_moving {
+    if options.expert.fast_tier_adaptive {
         see_tables(jobs);
     }
     if has_values {
@@ -40,8 +40,8 @@ fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
         jobs.tree.families.all().into_iter().map(|family| (family.id, family.read_state())).collect();
     let sums = SpeedBytes::of(families.iter().map(|(_, read_state)| &**read_state));
     let options = &jobs.context.options;
-    let mut left = match options.expert.speed_values_fresh {
-        true => speed_values::excess_bytes(options.expert.speed_values_bytes_max, &sums),
+    let mut left = match options.expert.fast_tier_values_flushed {
+        true => fast_tier_values::excess_bytes(options.expert.fast_tier_values_bytes_max, &sums),
         false => sums.lasting_bytes,
     };
     let (mut noted, quarantine) = (Vec::new(), &jobs.files.tables.quarantine);
@@ -71,20 +71,20 @@ fn see_tables(jobs: &Jobs) {
     let wanted = misplaced(jobs, milli, ways);
     lock(&jobs.in_progress).learned.moving.note(wanted);
     if let Some(why) = why {
-        jobs.context.stats.speed_pointer_moves.add(1);
-        jobs.context.tell(&Event::SpeedLevels { milli, why });
+        jobs.context.stats.fast_tier_pointer_moves.add(1);
+        jobs.context.notify(&Event::FastTierLevelsChanged { milli, why });
     }
 }
 
 /// Returns misplaced tables that may move.
-fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<Wanted> {
+fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<TierMove> {
     let mut wanted = Vec::new();
     let leaving = leaving(jobs);
     for family in jobs.tree.families.all() {
         let version = family.read_state().version.clone();
         let left = NOTED_MAX.saturating_sub(wanted.len());
         // Tables that cannot move yet take no slot of the list.
-        let may_go = |wanted: &Wanted| !leaving.contains(&moves::copy(wanted));
+        let may_go = |wanted: &TierMove| !leaving.contains(&moves::copy(wanted));
         wanted.extend(moves::misplaced(&version, family.id, pointer, ways).filter(may_go).take(left));
     }
     // Moves down first: they make room for moves up.
@@ -105,10 +105,10 @@ pub(super) fn is_leaving(jobs: &Jobs, table: FileKind) -> bool {
 }
 
 /// Samples the loads, the room and the levels.
-fn look(jobs: &Jobs) -> Option<Seen> {
+fn look(jobs: &Jobs) -> Option<TierSample> {
     let (tree, context, options) = (&jobs.tree, &jobs.context, &jobs.context.options);
     let now_ns = context.now_ns();
-    let speed = context.pace().of_speed_disk()?;
+    let speed = context.pace().of_fast_tier()?;
     let loads = [speed.load(), context.pace().load()];
     let (mut filled, mut table_bytes) = (1u32, 0);
     for family in tree.families.all() {
@@ -118,8 +118,8 @@ fn look(jobs: &Jobs) -> Option<Seen> {
             filled |= u32::from(!files.is_empty()) << level.min(31);
         }
     }
-    let levels = options.expert.speed_levels.min((u32::BITS - filled.leading_zeros()) as usize);
+    let levels = options.expert.fast_tier_levels.min((u32::BITS - filled.leading_zeros()) as usize);
     let most = u32::try_from(levels).unwrap_or(u32::MAX).saturating_mul(LEVEL);
-    let room = disk::room(tree, table_bytes)?;
-    Some(Seen { now_ns, loads, room, most, filled })
+    let room = table_placement::room(tree, table_bytes)?;
+    Some(TierSample { now_ns, loads, room, most, filled })
 }

@@ -20,18 +20,18 @@
 //! floor of a family replaces that sync: after a power loss the table would exist, and the earlier
 //! changes would not. (A process crash alone needs no sync, since the log is staged.)
 //!
-//! If no family has such changes, nothing is synced. The end of the flush is `Together::frozen_to`,
-//! known since the rotation. All changes logged until then are in memtables, in whole batches, and
-//! later changes have higher sequences. So one look at the lowest sequences of the other memtables
-//! decides, whatever writers do meanwhile. The highest flushed sequence is no substitute: the rest
-//! of its batch may be above it, in another family.
+//! If no family has such changes, nothing is synced. The end of the flush is
+//! `AtomicFlush::frozen_to`, known since the rotation. All changes logged until then are in
+//! memtables, in whole batches, and later changes have higher sequences. So one look at the lowest
+//! sequences of the other memtables decides, whatever writers do meanwhile. The highest flushed
+//! sequence is no substitute: the rest of its batch may be above it, in another family.
 //!
 //! **Order of syncs**: tables, log, record lane, directory, edit. The record lane of a secondary
 //! engine comes before the edit, because a table may hold the changes of an embedded batch. Its
 //! record would otherwise be lost with the power, while the changes stay.
 
 use super::claim::Claim;
-use super::seen::Seen;
+use super::plan_snapshot::PlanSnapshot;
 use super::separate::Separation;
 use super::{Claimed, Jobs};
 use crate::context::event::Event;
@@ -40,13 +40,13 @@ use crate::plan::gc_pace;
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::next::flush_together;
 use crate::tree::family::Family;
-use crate::tree::install::{Installed, Part};
+use crate::tree::install::{FamilyEdit, InstallOutcome};
 use crate::tree::output::{TableFiles, VsstFiles, file_meta};
 use crate::tree::retained::{CountedTable, Counting, TableSync, WrittenTable};
 use base::sync::lock;
 use base::{InternalIterator, Result, SeqNo};
-use lsm::below::Anything;
-use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputCutter, SizeCutter, Step};
+use lsm::below::AssumeOlderEntries;
+use lsm::{JobEnv, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputCutter, SizeCutter, Step};
 use memtable::MemTable;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ impl FlushJob {
         let installed = jobs.tree.install(parts, records, || grant.installed())?;
         let mut flushed_bytes = 0;
         for ((unit, (files, _)), installed) in self.units.iter().zip(&tables).zip(installed) {
-            if installed == Installed::Whole {
+            if installed == InstallOutcome::Whole {
                 unit.finished(jobs, files);
                 flushed_bytes += unit.bytes as u64;
             }
@@ -262,13 +262,13 @@ impl Unit {
         };
         let mut values = self.separation.hook(jobs);
         let mut whole = SizeCutter { raw_bytes: u64::MAX };
-        let mut hooks = Hooks {
+        let mut hooks = JobEnv {
             files: &mut files,
             cutter: match &mut self.cutter {
                 Some(cutter) => &mut **cutter,
                 None => &mut whole,
             },
-            below: &mut Anything,
+            below: &mut AssumeOlderEntries,
             values: Some(&mut values),
             observer: None,
         };
@@ -300,9 +300,14 @@ impl Unit {
         records
     }
 
-    fn part(&self) -> Part {
+    fn part(&self) -> FamilyEdit {
         let flushed = self.memtables.iter().map(|m| m.id()).collect();
-        Part { flushed, flushed_bytes: self.bytes, created: self.created(), ..Part::new(&self.family) }
+        FamilyEdit {
+            flushed,
+            flushed_bytes: self.bytes,
+            created: self.created(),
+            ..FamilyEdit::new(&self.family)
+        }
     }
 
     /// Returns every file created so far.
@@ -331,7 +336,7 @@ impl Unit {
         }
         jobs.context.stats.flushes.add(1);
         jobs.context.stats.flush_bytes_written.add(output_bytes);
-        jobs.context.tell(&Event::Flush { family: self.family.name.clone(), output_bytes });
+        jobs.context.notify(&Event::Flush { family: self.family.name.clone(), output_bytes });
     }
 }
 
@@ -383,7 +388,7 @@ impl Job for FlushJob {
 pub(crate) fn run_inline(jobs: &Arc<Jobs>) -> Result<bool> {
     let start = {
         let mut set = lock(&jobs.in_progress);
-        let units = flush_together(&Seen::new(jobs, &set));
+        let units = flush_together(&PlanSnapshot::new(jobs, &set));
         if units.is_empty() {
             return Ok(false);
         }

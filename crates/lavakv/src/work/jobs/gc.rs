@@ -27,7 +27,7 @@ use crate::plan::in_progress::InProgressSet;
 use crate::plan::requests::Caller;
 use crate::read::wanted::read_wanted;
 use crate::tree::family::Family;
-use crate::tree::install::{Installed, Part};
+use crate::tree::install::{FamilyEdit, InstallOutcome};
 use crate::tree::output::VsstFiles;
 use base::Result;
 use base::sync::lock;
@@ -37,8 +37,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
-use table::{Fetched, Ksst, Vsst, Want};
-use values::{GcOutcome, GcStep, GcWorld, OutputVsst};
+use table::{BlockRequest, FetchedBlocks, Ksst, Vsst};
+use values::{GcEnv, GcOutcome, GcStep, OutputVsst};
 use version::{FileMeta, Record, State, Version, VsstClass, VsstMeta};
 
 /// A running collection.
@@ -66,7 +66,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
     let names = gc.inputs.iter().flat_map(|meta| read_state.version.names_of(meta.number));
     let pins = jobs.files.pins.pin(names);
     let input_numbers: Vec<u64> = gc.numbers().collect();
-    let goes_down = purpose == Purpose::SpeedDisk;
+    let goes_down = purpose == Purpose::FastTier;
     set.collects(family.id, &input_numbers, purpose);
     let number = set.job_number();
     let callers = if purpose == Purpose::Garbage { set.gc_requests.callers() } else { Vec::new() };
@@ -142,10 +142,10 @@ impl GcJob {
         jobs.files.sync_dir()?;
         let (family, inputs) = (self.family.id, &self.input_numbers);
         let output_bytes: u64 = outputs.iter().map(|meta| meta.len).sum();
-        let part = Part {
+        let part = FamilyEdit {
             retired: self.inputs.iter().cloned().map(DataFile::Vsst).collect(),
             created: self.created().to_vec(),
-            ..Part::new(&self.family)
+            ..FamilyEdit::new(&self.family)
         };
         let replace = |state: &State, _| {
             let record = || Record::ReplaceVsst { family, inputs: inputs.clone(), outputs: outputs.clone() };
@@ -153,7 +153,7 @@ impl GcJob {
         };
         let published = || self.claim.grant().into_iter().for_each(Grant::installed);
         let installed = jobs.tree.install(vec![part], replace, published)?;
-        if installed[0] != Installed::Overtaken {
+        if installed[0] != InstallOutcome::Overtaken {
             self.book(jobs, output_bytes);
         }
         Ok(())
@@ -162,12 +162,12 @@ impl GcJob {
     fn book(&self, jobs: &Jobs, output_bytes: u64) {
         let input_bytes: u64 = self.inputs.iter().map(|meta| meta.len).sum();
         let freed = input_bytes.saturating_sub(output_bytes);
-        if self.purpose == Purpose::SpeedDisk {
-            jobs.context.stats.speed_values_moved_down.add(self.inputs.len() as u64);
+        if self.purpose == Purpose::FastTier {
+            jobs.context.stats.fast_tier_values_moved_down.add(self.inputs.len() as u64);
         }
         // Files without live records say nothing about the rate of other collections, nor do moves
         // to the capacity tier.
-        if output_bytes > 0 && self.purpose != Purpose::SpeedDisk {
+        if output_bytes > 0 && self.purpose != Purpose::FastTier {
             // Concurrent collections free about as much.
             let together = lock(&jobs.in_progress).running.collections.max(1) as u64;
             jobs.drain.gc.record(freed * together, jobs.context.env.clock.now_ns() - self.start_ns);
@@ -178,7 +178,7 @@ impl GcJob {
         jobs.context.stats.gc_bytes_freed.add(freed);
         jobs.context.health.space_found();
         jobs.tree.refresh_space();
-        jobs.context.tell(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
+        jobs.context.notify(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
     }
 
     /// Returns whether callers requested it and all have cancelled. Automatic collections pick the
@@ -206,7 +206,7 @@ impl Job for GcJob {
         match self.purpose {
             Purpose::UrgentGarbage => JobClass::UrgentGc,
             Purpose::Garbage => JobClass::Gc,
-            Purpose::SpeedDisk => JobClass::Move,
+            Purpose::FastTier => JobClass::Move,
         }
     }
 
@@ -272,7 +272,7 @@ struct World<'a> {
     files: &'a VsstFiles,
 }
 
-impl GcWorld for World<'_> {
+impl GcEnv for World<'_> {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         self.files.tree.files.tables.table(file)
     }
@@ -293,7 +293,7 @@ impl GcWorld for World<'_> {
         self.files.create(alignment, class)
     }
 
-    fn read_wanted(&self, fetched: &mut Fetched, wants: &[Want]) {
+    fn read_wanted(&self, fetched: &mut FetchedBlocks, wants: &[BlockRequest]) {
         read_wanted(fetched, wants);
     }
 

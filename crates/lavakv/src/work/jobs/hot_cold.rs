@@ -17,7 +17,7 @@ use lsm::{DropObserver, DropReason};
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::Reference;
-use values::{DropCache, Parting, VsstSeries};
+use values::{DropCache, HotColdSplit, VsstSeries};
 use version::{VsstClass, VsstMeta};
 
 /// Divisor: values are separated if a flush writes at least this part of a memtable, or of a vSST
@@ -30,7 +30,7 @@ pub(crate) struct HotColdVssts {
     cache: Option<Arc<DropCache>>,
     hot: VsstSeries<CreateVsst>,
     cold: VsstSeries<CreateVsst>,
-    parting: Parting,
+    parting: HotColdSplit,
     asked_bytes: u64,
     hot_bytes: u64,
 }
@@ -45,7 +45,7 @@ impl HotColdVssts {
             / FLUSH_PART_MIN;
         let parting = match (&cache, flush_bytes) {
             (Some(cache), Some(bytes)) if bytes >= worth => cache.parting(),
-            _ => Parting::AllCold,
+            _ => HotColdSplit::AllCold,
         };
         let cold = if cache.is_some() { VsstClass::Cold } else { VsstClass::Mixed };
         let files = Arc::new(files);
@@ -72,9 +72,9 @@ impl HotColdVssts {
             self.hot_bytes += if hot { value.len() as u64 } else { 0 };
         }
         match self.parting {
-            Parting::ByKey if hot => self.hot.add(user_key, seq, value),
-            Parting::AllHot => self.hot.add(user_key, seq, value),
-            Parting::ByKey | Parting::AllCold => self.cold.add(user_key, seq, value),
+            HotColdSplit::ByKey if hot => self.hot.add(user_key, seq, value),
+            HotColdSplit::AllHot => self.hot.add(user_key, seq, value),
+            HotColdSplit::ByKey | HotColdSplit::AllCold => self.cold.add(user_key, seq, value),
         }
     }
 

@@ -28,10 +28,10 @@ use super::{Claimed, Jobs};
 use crate::files::data_file::DataFile;
 use crate::plan;
 use crate::plan::in_progress::InProgressSet;
-use crate::plan::placement::Wanted;
-use crate::tree::disk;
+use crate::plan::placement::TierMove;
 use crate::tree::family::Family;
-use crate::tree::install::{Installed, Part};
+use crate::tree::install::{FamilyEdit, InstallOutcome};
+use crate::tree::table_placement;
 use base::sync::lock;
 use base::{ErrorKind, Result};
 use io::{AppendFile, CreateOptions, ReadFile, SyncKind};
@@ -51,7 +51,7 @@ pub(crate) struct MoveJob {
     family: Arc<Family>,
     /// The table as picked; this reference pins its file.
     table: Arc<FileMeta>,
-    wanted: Wanted,
+    wanted: TierMove,
     path: PathBuf,
     copy: Option<Under>,
     grant: Option<Grant>,
@@ -72,7 +72,7 @@ struct Under {
 pub(super) fn claim(
     jobs: &Arc<Jobs>,
     set: &mut InProgressSet,
-    (family, table, wanted): (Arc<Family>, Arc<FileMeta>, Wanted),
+    (family, table, wanted): (Arc<Family>, Arc<FileMeta>, TierMove),
 ) -> Claimed {
     set.running.moves = true;
     let claim = Claim::new(jobs, |set| set.running.moves = false);
@@ -97,7 +97,7 @@ impl MoveJob {
     /// Creates the copy. Returns false if it does not fit any more.
     fn begin(&mut self) -> Result<bool> {
         let (context, table) = (&self.jobs.context, &self.table);
-        if self.wanted.to == Volume::SPEED && !disk::has_room_for_move(&self.jobs.tree, table.len) {
+        if self.wanted.to == Volume::FAST && !table_placement::has_room_for_move(&self.jobs.tree, table.len) {
             return Ok(false);
         }
         let source = context.open(table.volume, &table.kind().to_string(), context.options.access)?;
@@ -152,25 +152,25 @@ impl MoveJob {
         lock(&jobs.in_progress).of_mut(family).release_table(number);
         let bytes = self.table.len;
         match installed? {
-            Installed::Whole if self.wanted.to == Volume::SPEED => {
-                jobs.context.stats.speed_tables_moved_up.add(1);
-                jobs.context.stats.speed_bytes_moved.add(bytes);
+            InstallOutcome::Whole if self.wanted.to == Volume::FAST => {
+                jobs.context.stats.fast_tier_tables_moved_up.add(1);
+                jobs.context.stats.fast_tier_bytes_moved.add(bytes);
             }
-            Installed::Whole => {
-                jobs.context.stats.speed_tables_moved_down.add(1);
-                jobs.context.stats.speed_bytes_moved.add(bytes);
+            InstallOutcome::Whole => {
+                jobs.context.stats.fast_tier_tables_moved_down.add(1);
+                jobs.context.stats.fast_tier_bytes_moved.add(bytes);
             }
             // The copy was removed.
-            Installed::Overtaken | Installed::Dropped => {}
+            InstallOutcome::Overtaken | InstallOutcome::Dropped => {}
         }
         self.is_made = false;
         jobs.tree.refresh_space();
         Ok(())
     }
 
-    fn edit(&self) -> Result<Installed> {
-        let Wanted { family, level, number, to } = self.wanted;
-        let mut part = Part::new(&self.family);
+    fn edit(&self) -> Result<InstallOutcome> {
+        let TierMove { family, level, number, to } = self.wanted;
+        let mut part = FamilyEdit::new(&self.family);
         part.copied = vec![self.path.clone()];
         part.retired = vec![DataFile::Table(self.table.clone())];
         let records = |state: &State, _| {
@@ -186,7 +186,7 @@ impl MoveJob {
         };
         let published = || self.grant.iter().for_each(Grant::installed);
         let installed = self.jobs.tree.install(vec![part], records, published)?;
-        Ok(installed.first().copied().unwrap_or(Installed::Dropped))
+        Ok(installed.first().copied().unwrap_or(InstallOutcome::Dropped))
     }
 
     /// Removes the copy, which is not part of the store yet.
@@ -219,7 +219,7 @@ impl Job for MoveJob {
         match self.advance() {
             // Only the copy failed, which is not part of the store yet.
             Err(e) if e.kind() == ErrorKind::NoSpace && !self.jobs.context.health.outcome_unknown() => {
-                if self.wanted.to == Volume::SPEED {
+                if self.wanted.to == Volume::FAST {
                     self.jobs.tree.speed.refused(&self.jobs.context);
                 }
                 self.remove_copy();

@@ -37,7 +37,7 @@ impl Job for FreezeJob {
         let mut families = self.jobs.tree.families.unflushed();
         families.retain(has_tombstones);
         let mut writer = memtables.lock();
-        families.iter().for_each(|family| memtables.freeze(&mut writer, family));
+        families.iter().for_each(|family| memtables.rotate(&mut writer, family));
         Ok(Progress::Done)
     }
 

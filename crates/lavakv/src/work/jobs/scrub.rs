@@ -18,7 +18,7 @@ use crate::work::verify::VerifyReport;
 use crate::work::verify::walk::Walk;
 use base::Result;
 use std::sync::Arc;
-use store::pacing::Budget;
+use store::pacing::RateLimiter;
 use store::run::{Job, JobClass, Progress};
 
 /// Maximum wait of a step, nanoseconds, so that a close is noticed.
@@ -29,7 +29,7 @@ pub(crate) struct ScrubJob {
     jobs: Arc<Jobs>,
     /// Created by the first step, because listing all files takes long.
     walk: Option<Walk>,
-    rate: Budget,
+    rate: RateLimiter,
     /// Dropped last.
     _claim: Claim,
 }
@@ -43,7 +43,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
         context.stats.scrub_files_left.set(0);
         set.scrub.end(context.now_ns(), SCRUB_PAUSE_NS);
     });
-    let rate = Budget::new(jobs.context.options.expert.scrub_bytes_per_s);
+    let rate = RateLimiter::new(jobs.context.options.expert.scrub_bytes_per_s);
     Box::new(move || Box::new(ScrubJob { jobs, walk: None, rate, _claim: claim }))
 }
 

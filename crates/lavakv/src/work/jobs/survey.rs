@@ -17,9 +17,9 @@ use super::{Claimed, Jobs};
 use crate::plan::facts::FamilyFacts;
 use crate::plan::in_progress::InProgressSet;
 use crate::tree::family::{Family, ReadState};
-use crate::tree::hiding::Hiding;
-use crate::tree::install::Part;
-use crate::tree::overwrites::Older;
+use crate::tree::install::FamilyEdit;
+use crate::tree::overwrites::OlderTables;
+use crate::tree::unexposed_garbage::UnexposedGarbage;
 use base::sync::lock;
 use base::{HashSet, Result};
 use lsm::TableSource;
@@ -88,7 +88,7 @@ impl Tables {
     fn of(version: &Version) -> Tables {
         let mut unknown = Vec::new();
         for (level, files) in version.levels.iter().enumerate() {
-            let may_hide = |nth: usize| Hiding::likely_bytes_of(version, level, nth, None) > 0;
+            let may_hide = |nth: usize| UnexposedGarbage::likely_bytes_of(version, level, nth, None) > 0;
             let of_level = files.iter().enumerate().filter(|(_, file)| file.known.hides().is_none());
             unknown.extend(of_level.filter(|(nth, _)| may_hide(*nth)).map(|(_, file)| (level, file.clone())));
         }
@@ -103,8 +103,8 @@ impl Tables {
     }
 }
 
-fn older<'v>(version: &'v Version, level: usize, file: &FileMeta) -> Older<'v> {
-    Older::than_table(version, level, file, |_| false)
+fn older<'v>(version: &'v Version, level: usize, file: &FileMeta) -> OlderTables<'v> {
+    OlderTables::than_table(version, level, file, |_| false)
 }
 
 impl SurveyJob {
@@ -141,7 +141,7 @@ impl SurveyJob {
             let records: Vec<Record> = estimates.iter().filter_map(again).flatten().collect();
             (!records.is_empty()).then_some(records)
         };
-        self.jobs.tree.install(vec![Part::new(&self.family)], records, || ())?;
+        self.jobs.tree.install(vec![FamilyEdit::new(&self.family)], records, || ())?;
         self.jobs.tree.refresh_space();
         Ok(())
     }

@@ -48,7 +48,7 @@ fn a_moved_table_keeps_its_shared_mark() {
         if i % 200 != 0 {
             continue;
         }
-        let Some(mut job) = next_job(jobs, Duty::AllButLog, JobClass::Idle) else { continue };
+        let Some(mut job) = next_job(jobs, WorkerRole::AllButLog, JobClass::Idle) else { continue };
         let moves = || db.stats().compaction_moves;
         let (before, compacts) = (moves(), matches!(job.class(), JobClass::L0 | JobClass::Compaction));
         if compacts && copies < 8 {
@@ -86,7 +86,7 @@ fn a_dropped_job_releases_its_inputs() {
         // A write may have started a job while it waited.
         while works(jobs) && db.run_background_step() {}
         for steps in [0, 200, 1, 200, 200, 3] {
-            let Some(mut job) = next_job(jobs, Duty::All, JobClass::Idle) else { break };
+            let Some(mut job) = next_job(jobs, WorkerRole::All, JobClass::Idle) else { break };
             classes.insert(job.class() as u8);
             assert!(works(jobs));
             let done = (0..steps).any(|_| job.step().unwrap() == store::run::Progress::Done);
@@ -152,7 +152,7 @@ fn a_collection_without_space_yields_to_a_smaller_one() {
     let mut held = Vec::new();
     {
         let set = lock(&jobs.in_progress);
-        let seen = Seen::new(jobs, &set);
+        let seen = PlanSnapshot::new(jobs, &set);
         let (first, least) = choices(&seen);
         assert!(first > least + (20 << 10), "{first} {least}");
         while jobs.space.grants.would_grant(first) {
@@ -210,8 +210,9 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
 #[test]
 fn a_table_compacted_during_its_move_is_not_moved() {
     let sim = SimEnv::new(5);
-    let options =
-        || Options { speed: Some("/fast".into()), ..options() }.expert(|expert| expert.speed_levels = 7);
+    let options = || {
+        Options { fast_tier: Some("/fast".into()), ..options() }.expert(|expert| expert.fast_tier_levels = 7)
+    };
     let db = Db::open_in(sim.env(), "/store", options()).unwrap();
     (0..2000).for_each(|i| db.put(&key(i), &[7; 100]).unwrap());
     db.close().unwrap();
@@ -219,8 +220,8 @@ fn a_table_compacted_during_its_move_is_not_moved() {
         sim.env(),
         "/store",
         options().expert(|expert| {
-            expert.speed_levels = 0;
-            expert.speed_moving = true;
+            expert.fast_tier_levels = 0;
+            expert.fast_tier_adaptive = true;
         }),
     )
     .unwrap();
@@ -228,7 +229,7 @@ fn a_table_compacted_during_its_move_is_not_moved() {
     let mut found = None;
     for _ in 0..100 {
         sim.advance_ns(2_000_000_000);
-        match next_job(jobs, Duty::AllButLog, JobClass::Idle) {
+        match next_job(jobs, WorkerRole::AllButLog, JobClass::Idle) {
             Some(job) if job.class() == JobClass::Move => {
                 found = Some(job);
                 break;
@@ -246,8 +247,8 @@ fn a_table_compacted_during_its_move_is_not_moved() {
     assert!(lock(&jobs.in_progress).of_mut(family).claim_table(number));
     while job.step().unwrap() != store::run::Progress::Done {}
     lock(&jobs.in_progress).of_mut(family).release_table(number);
-    assert!(!sim.env().fs.exists(&copy).unwrap() && db.stats().speed_tables_moved_down == 0);
+    assert!(!sim.env().fs.exists(&copy).unwrap() && db.stats().fast_tier_tables_moved_down == 0);
     drop(job);
     assert!(db.wait_idle(std::time::Duration::from_secs(10)));
-    assert!(db.stats().speed_tables_moved_down > 0);
+    assert!(db.stats().fast_tier_tables_moved_down > 0);
 }

@@ -28,7 +28,7 @@ use lsm::TableSource;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
-use version::{Dependency, FamilyId, Manifest, Place};
+use version::{Dependency, FamilyId, FileOwner, Manifest};
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
 use wal::{Lane, LoggedBatch, TenantId};
 
@@ -167,7 +167,7 @@ impl Walk {
 
     fn note(&mut self, jobs: &Jobs, file: &DataFile, list: &[Dependency]) {
         let Some(noted) = &mut self.noted else { return };
-        if let Some(Place::Table { family, .. }) = jobs.files.manifest.state().place_of(file.number()) {
+        if let Some(FileOwner::Table { family, .. }) = jobs.files.manifest.state().place_of(file.number()) {
             noted.add(family, file.number(), list);
         }
     }
@@ -420,7 +420,7 @@ fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error) {
         return;
     }
     jobs.context.stats.log_damages.add(1);
-    jobs.context.tell(&Event::LogDamaged { error });
+    jobs.context.notify(&Event::LogDamaged { error });
     if jobs.log.get().is_none() || jobs.context.health.is_poisoned() {
         return;
     }
@@ -476,7 +476,7 @@ fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
         report.damaged(error.clone());
         if is_damage(&error) {
             jobs.context.stats.log_damages.add(1);
-            jobs.context.tell(&Event::LogDamaged { error });
+            jobs.context.notify(&Event::LogDamaged { error });
         }
     }
     bytes

@@ -33,15 +33,16 @@
 //!   [`GARBAGE_BALANCE_PERCENT`]` / g`, and much less far above. The limit has no step, so writers
 //!   do not rush ahead and wait in turns, and space stays bounded however fast they are.
 //!
-//! The store has a rate limiter ([`crate::context::pacer::Pacer`]) for its lowest rate, and each
-//! family has one for its own. A write pays at the limiters of the store and of its families, for
-//! all of its bytes. It pays in pieces, each at the rate of its moment. So a batch of a thousand
-//! puts pays as much as the puts alone, and the rest of a charge lapses with its limit. A write
-//! sleeps before it takes the writer's lock, so its debt delays no other write. The functions here
-//! are pure; the write path sleeps. No rate falls below a quarter of [`RATE_FLOOR`], and a charge
-//! is computed at [`RATE_FLOOR`] or more. A limit that begins or ends with an event must raise the
-//! epoch of the store at that event ([`store::context::Signals::state_changed`]). Otherwise the
-//! kept verdict hides it for up to 64 KiB of writes.
+//! The store has a rate limiter ([`crate::context::write_rate_limiter::WriteRateLimiter`]) for its
+//! lowest rate, and each family has one for its own. A write pays at the limiters of the store and
+//! of its families, for all of its bytes. It pays in pieces, each at the rate of its moment. So a
+//! batch of a thousand puts pays as much as the puts alone, and the rest of a charge lapses with
+//! its limit. A write sleeps before it takes the writer's lock, so its debt delays no other write.
+//! The functions here are pure; the write path sleeps. No rate falls below a quarter of
+//! [`RATE_FLOOR`], and a charge is computed at [`RATE_FLOOR`] or more. A limit that begins or ends
+//! with an event must raise the epoch of the store at that event
+//! ([`store::context::Signals::state_changed`]). Otherwise the kept verdict hides it for up to 64
+//! KiB of writes.
 //!
 //! **Why the charge of level 0 has no step.** Let `x` be the part of the way from the stop to the
 //! slowdown depth that is left. The rate `d * x / (1 - x)` has no limit at the slowdown depth, is
@@ -62,14 +63,14 @@
 
 use crate::context::drain::level_0::Draining;
 use crate::context::event::StallCause;
-use crate::context::pacer::RATE_FLOOR;
-use crate::context::verdict::{CREDIT_BYTES_MAX, CREDIT_PARTS, Payer};
-use crate::tree::chain::EXCESS_SLOW_PERCENT;
+use crate::context::write_rate_limiter::RATE_FLOOR;
+use crate::context::write_throttle::{CREDIT_BYTES_MAX, CREDIT_PARTS, ChargedKind};
+use crate::tree::compaction_debt::EXCESS_SLOW_PERCENT;
 
 /// The pressure on writes: of the whole store, or of one family. A field at its default sets no
 /// limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pressure {
+pub(crate) struct WritePressure {
     /// Bytes of all memtables.
     pub memory_used: u64,
     /// Their budget.
@@ -156,7 +157,7 @@ fn balanced(rate: f64, over_percent: u64, balance_percent: u64) -> u64 {
     ((rate * scarce * scarce.min(0.5) * 2.0) as u64).max(RATE_FLOOR / 4)
 }
 
-impl Pressure {
+impl WritePressure {
     /// Returns the rate at which collection frees bytes. Before the first collection, an eighth of
     /// the flush rate stands in.
     fn collected_per_s(&self) -> f64 {
@@ -175,11 +176,11 @@ impl Pressure {
     }
 
     /// Returns the part that slows this payer down.
-    pub fn on(self, payer: Payer) -> Pressure {
+    pub fn on(self, payer: ChargedKind) -> WritePressure {
         match payer {
-            Payer::Write => self,
-            Payer::Deletes => Pressure { space_room: 0, space_margin: 0, ..self },
-            Payer::Segment => Pressure { backlog: 0, l0: None, excess_percent: 0, ..self },
+            ChargedKind::Write => self,
+            ChargedKind::Deletes => WritePressure { space_room: 0, space_margin: 0, ..self },
+            ChargedKind::Segment => WritePressure { backlog: 0, l0: None, excess_percent: 0, ..self },
         }
     }
 

@@ -2,15 +2,15 @@
 //!
 //! The checks run under the writer's lock, right before the append. Where they would wait for
 //! memory, level 0 or the log they return the condition (`need`) instead. The search for a family
-//! to freeze holds no lock ([`Look`]), since there may be thousands of families. Its result may be
-//! outdated when the lock is taken again, so it is checked before use.
+//! to freeze holds no lock ([`RotationSearch`]), since there may be thousands of families. Its
+//! result may be outdated when the lock is taken again, so it is checked before use.
 
 use super::Admission;
-use super::need::{Look, Need};
+use super::wait_condition::{RotationSearch, WaitCondition};
 use crate::batch::payload::Payload;
 use crate::tree::Tree;
 use crate::tree::family::Family;
-use crate::write::memtables::order::UNDER_WAY_MAX;
+use crate::write::memtables::visibility_ring::UNDER_WAY_MAX;
 use crate::write::memtables::{Ticket, Writer};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const SLICE_NS: u64 = 10_000_000;
 
 /// The attempts of a write that had to wait.
 #[derive(Debug)]
-pub(crate) struct Tried {
+pub(crate) struct AdmissionAttempts {
     /// Its place in the queue for memory.
     pub ticket: Option<Ticket>,
     /// A job without room was asked to try again.
@@ -41,9 +41,9 @@ pub(crate) struct Tried {
     largest: Option<Option<Arc<Family>>>,
 }
 
-impl Tried {
+impl AdmissionAttempts {
     /// The attempts of a write that has not begun.
-    pub const NONE: Tried = Tried {
+    pub const NONE: AdmissionAttempts = AdmissionAttempts {
         ticket: None,
         retried: false,
         shortening: None,
@@ -54,10 +54,10 @@ impl Tried {
     };
 
     /// Searches for a family. The caller holds no lock.
-    pub fn look(&mut self, tree: &Tree, what: Look) {
+    pub fn look(&mut self, tree: &Tree, what: RotationSearch) {
         match what {
-            Look::Oldest => self.oldest = Some(tree.families.oldest_unflushed()),
-            Look::Largest => self.largest = Some(tree.families.largest_memtables(1).pop()),
+            RotationSearch::Oldest => self.oldest = Some(tree.families.oldest_unflushed()),
+            RotationSearch::Largest => self.largest = Some(tree.families.largest_memtables(1).pop()),
         }
     }
 
@@ -70,14 +70,14 @@ impl Tried {
 impl Admission {
     /// Finds space and room for a write, and freezes full memtables. Returns the condition to wait
     /// for, if any. `is_logged`: the write goes to the log.
-    pub fn make_room(
+    pub fn rotate_full_memtables(
         &self,
         writer: &mut Writer,
         families: &[Arc<Family>],
         (payload, is_logged): (&Payload<'_>, bool),
-        tried: &mut Tried,
-    ) -> Result<Option<Need>> {
-        let is_scarce = self.space.is_limited() || self.log.spares().ballast_is_short();
+        tried: &mut AdmissionAttempts,
+    ) -> Result<Option<WaitCondition>> {
+        let is_scarce = self.space.is_limited() || self.log.spares().reserved_is_short();
         if is_scarce && let Some(need) = self.find_space(writer, payload, families, tried)? {
             return Ok(Some(need));
         }
@@ -96,14 +96,16 @@ impl Admission {
                 too_deep.get_or_insert(family);
             }
             if is_full {
-                self.memtables.freeze(writer, family);
+                self.memtables.rotate(writer, family);
             }
         }
         if writer.changed.len() > 1 && self.memtables.are_full_together(writer) {
             self.memtables.freeze_all(writer);
         }
         if self.log.went_over_bound() {
-            let Some(oldest) = tried.oldest.take() else { return Ok(Some(Need::Look(Look::Oldest))) };
+            let Some(oldest) = tried.oldest.take() else {
+                return Ok(Some(WaitCondition::Look(RotationSearch::Oldest)));
+            };
             self.log.take_over_bound();
             oldest.iter().for_each(|oldest| self.freeze_oldest(writer, oldest));
         }
@@ -116,7 +118,8 @@ impl Admission {
             return Ok(Some(need));
         }
         // A level 0 without a pending compaction is no reason to wait.
-        let need = too_deep.map(|family| Need::Levels(family.clone())).filter(|need| !self.is_met(need));
+        let need =
+            too_deep.map(|family| WaitCondition::Levels(family.clone())).filter(|need| !self.is_met(need));
         match need {
             None if is_logged && is_scarce => Ok(self.shorten_log(writer, payload, tried)),
             need => Ok(need),
@@ -128,13 +131,13 @@ impl Admission {
         &self,
         writer: &mut Writer,
         payload: &Payload<'_>,
-        tried: &mut Tried,
-    ) -> Result<Option<Need>> {
+        tried: &mut AdmissionAttempts,
+    ) -> Result<Option<WaitCondition>> {
         let (memory, health) = (&self.space.memory, &self.context.health);
         let (weight, max) = (payload.weight as u64, self.context.memtables_bytes_max);
         let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
         // In-flight inserts are not booked yet.
-        self.memtables.settle();
+        self.memtables.wait_for_inserts();
         let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;
         // The budget is spread over many families, none of them full: the largest is flushed first.
         let must_freeze = !fits && memory.backlog() == 0;
@@ -142,13 +145,13 @@ impl Admission {
         let largest = tried.largest.take().flatten().filter(|family| must_freeze && !family.is_dropped());
         // No family was found, or it was dropped since: search again.
         if must_freeze && largest.is_none() {
-            return Ok(Some(Need::Look(Look::Largest)));
+            return Ok(Some(WaitCondition::Look(RotationSearch::Largest)));
         }
-        largest.iter().for_each(|family| self.memtables.freeze(writer, family));
+        largest.iter().for_each(|family| self.memtables.rotate(writer, family));
         if !fits && (memory.backlog() > 0 || largest.is_some()) {
             if self.is_refused()
                 && payload.is_delete_only()
-                && self.log.spares().ballast_is_short()
+                && self.log.spares().reserved_is_short()
                 && !tried.retried
             {
                 // The failed job may now use the reserved space, which exists for deletes: they
@@ -172,7 +175,7 @@ impl Admission {
             }
             tried.ticket.get_or_insert_with(|| writer.queue.join(weight));
             let until_ns = if wanted > weight { self.context.now_ns() + SLICE_NS } else { u64::MAX };
-            return Ok(Some(Need::Memory { wanted, until_ns }));
+            return Ok(Some(WaitCondition::Memory { wanted, until_ns }));
         }
         self.leave_queue(writer, tried);
         Ok(None)
@@ -181,12 +184,12 @@ impl Admission {
     /// Freezes the family with the oldest change, if it still has that change.
     fn freeze_oldest(&self, writer: &mut Writer, (seq, family): &(SeqNo, Arc<Family>)) {
         if family.read_state().oldest_unflushed_seq() == Some(*seq) && !family.is_dropped() {
-            self.memtables.freeze(writer, family);
+            self.memtables.rotate(writer, family);
         }
     }
 
     /// Removes the write from the queue for memory.
-    pub fn leave_queue(&self, writer: &mut Writer, tried: &mut Tried) {
+    pub fn leave_queue(&self, writer: &mut Writer, tried: &mut AdmissionAttempts) {
         if let Some(ticket) = tried.ticket.take() {
             writer.queue.leave(ticket);
             self.context.signals.notify_progress();
@@ -204,7 +207,12 @@ impl Admission {
     /// Waits for the flushes that shorten a log over its bound, before another group is made. Where
     /// space is scarce, that group would take the room that these flushes need. A durable delete
     /// takes a whole page, so small deletes fill groups long before they fill a memtable.
-    fn shorten_log(&self, writer: &mut Writer, payload: &Payload<'_>, tried: &mut Tried) -> Option<Need> {
+    fn shorten_log(
+        &self,
+        writer: &mut Writer,
+        payload: &Payload<'_>,
+        tried: &mut AdmissionAttempts,
+    ) -> Option<WaitCondition> {
         // A change may take more bytes in the log than in the payload.
         let fits = || self.log.wal().content().has_room(2 * payload.weight);
         if tried.log_stays_long || !self.space.is_limited() || fits() {
@@ -214,7 +222,9 @@ impl Admission {
         if !self.log.is_over(live_max) {
             return None;
         }
-        let Some(oldest) = tried.oldest.take() else { return Some(Need::Look(Look::Oldest)) };
+        let Some(oldest) = tried.oldest.take() else {
+            return Some(WaitCondition::Look(RotationSearch::Oldest));
+        };
         let oldest_seq = oldest.as_ref().map(|(seq, _)| *seq);
         // The last wait changed nothing: no flush can help.
         if tried.shortening.replace((live_max, oldest_seq)) == Some((live_max, oldest_seq)) {
@@ -222,7 +232,7 @@ impl Admission {
             return None;
         }
         oldest.iter().for_each(|oldest| self.freeze_oldest(writer, oldest));
-        Some(Need::ShorterLog { live_max, oldest, visible: self.tree.snapshots.visible() })
+        Some(WaitCondition::ShorterLog { live_max, oldest, visible: self.tree.snapshots.visible() })
     }
 }
 

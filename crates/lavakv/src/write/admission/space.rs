@@ -1,9 +1,9 @@
 //! Admission where space is limited, and the condition to wait for.
 
 use super::Admission;
-use super::need::{Ask, Need, ReserveShare};
-use super::patience::Patience;
-use super::room::Tried;
+use super::room::AdmissionAttempts;
+use super::wait_condition::{ReserveShare, SpaceRequest, WaitCondition};
+use super::write_deadline::WriteDeadline;
 use crate::batch::payload::Payload;
 use crate::context::options::SpacePolicy;
 use crate::tree::family::Family;
@@ -40,17 +40,17 @@ impl Admission {
         writer: &mut Writer,
         payload: &Payload<'_>,
         families: &[Arc<Family>],
-        tried: &mut Tried,
-    ) -> Result<Option<Need>> {
-        let ask = Ask::of_write(payload.weight, share_of(payload, families));
+        tried: &mut AdmissionAttempts,
+    ) -> Result<Option<WaitCondition>> {
+        let ask = SpaceRequest::of_write(payload.weight, share_of(payload, families));
         // A limit may begin to hold while this waits for the lock.
         let since_ns = *tried.since_ns.get_or_insert_with(|| self.context.now_ns());
         self.admit(writer, ask, since_ns)
     }
 
     /// True if there is room for the request.
-    pub fn has_room(&self, ask: Ask) -> bool {
-        if ask.share == ReserveShare::None && self.log.spares().ballast_is_short() {
+    pub fn has_room(&self, ask: SpaceRequest) -> bool {
+        if ask.share == ReserveShare::None && self.log.spares().reserved_is_short() {
             return false;
         }
         match ask.share {
@@ -62,9 +62,14 @@ impl Admission {
 
     /// Admits a request that has waited since `since_ns`, or returns its wait condition. Called
     /// under the writer's lock.
-    pub(super) fn admit(&self, writer: &mut Writer, ask: Ask, since_ns: u64) -> Result<Option<Need>> {
+    pub(super) fn admit(
+        &self,
+        writer: &mut Writer,
+        ask: SpaceRequest,
+        since_ns: u64,
+    ) -> Result<Option<WaitCondition>> {
         // Writes in flight count as well.
-        self.memtables.settle();
+        self.memtables.wait_for_inserts();
         let granted = || {
             let room = self.has_room(ask);
             if room {
@@ -79,8 +84,8 @@ impl Admission {
         // The volume or the store may have changed without an event from a job.
         self.tree.refresh_space();
         let mut refusal = None;
-        if self.log.spares().ballast_is_short() {
-            match self.log.preparation().fill_ballast() {
+        if self.log.spares().reserved_is_short() {
+            match self.log.preparation().fill_reserved() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => refusal = Some(e),
                 filled => filled?,
             }
@@ -102,7 +107,11 @@ impl Admission {
             SpacePolicy::Wait { at_most } => u128::from(waited_ns) < at_most.as_nanos(),
         };
         if patient {
-            return Ok(Some(Need::Space { ask, working, until_ns: now_ns.saturating_add(SLICE_NS) }));
+            return Ok(Some(WaitCondition::Space {
+                ask,
+                working,
+                until_ns: now_ns.saturating_add(SLICE_NS),
+            }));
         }
         self.space.write_waits_for(0);
         Err(self.no_space(ask, refusal.or_else(|| self.context.health.no_space_error())))
@@ -115,7 +124,7 @@ impl Admission {
     }
 
     /// `refusal`: the error of a write to a full volume.
-    fn no_space(&self, ask: Ask, refusal: Option<Error>) -> Error {
+    fn no_space(&self, ask: SpaceRequest, refusal: Option<Error>) -> Error {
         let (limit, used) = (self.space.limit_bytes(), self.space.used_bytes());
         if limit == u64::MAX {
             let why = "the volume is full: delete data, or free space on it; writes then resume";
@@ -133,8 +142,8 @@ impl Admission {
     }
 
     /// Waits until a file of a large value may take `bytes` more, outside the writer's lock.
-    pub fn admit_segment(&self, bytes: u64, patience: &mut Patience) -> Result<()> {
-        let ask = Ask { bytes: bytes + bytes / 64 + io::PAGE as u64, share: ReserveShare::None };
+    pub fn admit_segment(&self, bytes: u64, patience: &mut WriteDeadline) -> Result<()> {
+        let ask = SpaceRequest { bytes: bytes + bytes / 64 + io::PAGE as u64, share: ReserveShare::None };
         if self.has_room(ask) {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::batch::Change;
-use crate::write::admission::payment::Payment;
+use crate::write::admission::throttle_charge::ThrottleCharge;
 use crate::{Db, FamilyOptions, Options};
 use base::ValueKind;
 use io::sim::SimEnv;
@@ -32,12 +32,12 @@ fn put<'a>(db: &'a Db, key: &'a [u8], value: &'a [u8]) -> WriteOp<'a> {
     let family = &db.default_column_family().0;
     let change = Change { kind: ValueKind::Value, family: family.id, key, value };
     let mut op = WriteOp::new(&db.engine().writes, Payload::of_test(family, change), Durability::Buffered);
-    op.state.entry.payment = Payment::of_write(0, false);
+    op.state.entry.payment = ThrottleCharge::of_write(0, false);
     op
 }
 
 fn needs_memory(op: &mut WriteOp<'_>) -> bool {
-    matches!(op.step(u64::MAX).unwrap(), WriteStep::Needs(Need::Memory { .. }))
+    matches!(op.step(u64::MAX).unwrap(), WriteStep::Needs(WaitCondition::Memory { .. }))
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_dropped_family_ends_the_wait_for_its_level_0() {
     let sim = SimEnv::new(3);
     let db = nearly_full(&sim);
     let family = db.create_column_family("x", FamilyOptions::default()).unwrap();
-    let need = Need::Levels((*family.0).clone());
+    let need = WaitCondition::Levels((*family.0).clone());
     assert!(db.engine().writes.admission.is_met(&need), "its level 0 is empty");
     db.drop_column_family(&family).unwrap();
     assert!(db.engine().writes.admission.is_met(&need));

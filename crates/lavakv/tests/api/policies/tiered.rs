@@ -5,8 +5,8 @@
 
 use lavastore_lavakv::Result;
 use lavastore_lavakv::policy::{
-    Compaction, CompactionPolicy, Facts, FileMeta, L0Load, Moves, OutputCutter, PolicyChoice, Reason,
-    SetAside, SizeCutter, TreeOptions, Version,
+    Compaction, CompactionPolicy, FileMeta, L0Load, OutputCutter, PickInputs, PolicyChoice, Reason, SetAside,
+    SingleFileCompactions, SizeCutter, TreeOptions, Version,
 };
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Tiered {
     }
 
     /// Merges adjacent runs of similar size within level 0.
-    fn merge(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn merge(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         let fits = |run: &&[Arc<FileMeta>]| {
             let (least, most) = (run.iter().map(|f| f.len).min(), run.iter().map(|f| f.len).max());
             run.iter().all(|f| facts.is_free(f)) && most <= least.map(|len| 2 * len)
@@ -50,7 +50,7 @@ impl Tiered {
 
     fn build(
         &self,
-        facts: &Facts<'_>,
+        facts: &PickInputs<'_>,
         level: usize,
         output_level: usize,
         upper: Vec<Arc<FileMeta>>,
@@ -82,17 +82,17 @@ impl Tiered {
 }
 
 impl CompactionPolicy for Tiered {
-    fn l0(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn l0(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         self.levels(facts)
     }
 
-    fn levels(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn levels(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         let all = || self.build(facts, 0, self.last, facts.version.files(0).to_vec(), Reason::L0Files);
         let down = self.is_full(facts.version).then(all).flatten();
         down.or_else(|| self.merge(facts))
     }
 
-    fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a> {
+    fn moves<'a>(&'a self, facts: &PickInputs<'a>) -> Box<dyn SingleFileCompactions + 'a> {
         Box::new(TieredMoves { policy: self, facts: *facts })
     }
 
@@ -116,10 +116,10 @@ impl CompactionPolicy for Tiered {
 
 struct TieredMoves<'a> {
     policy: &'a Tiered,
-    facts: Facts<'a>,
+    facts: PickInputs<'a>,
 }
 
-impl Moves for TieredMoves<'_> {
+impl SingleFileCompactions for TieredMoves<'_> {
     fn level_0(&self, seed: &Arc<FileMeta>, reason: Reason, seq_max: u64) -> Option<Compaction> {
         let files = self.facts.version.files(0);
         let at = files.iter().position(|f| f.number == seed.number)?;

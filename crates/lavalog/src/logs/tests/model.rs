@@ -226,7 +226,7 @@ impl World {
                 for _ in 0..1 + self.rng.below(12) {
                     let Some(op) = self.draw() else { continue };
                     self.seq += 1;
-                    let place = GroupPlace { ltn: self.ltn, at: 10 * self.seq };
+                    let place = GroupPosition { ltn: self.ltn, at: 10 * self.seq };
                     self.logs.apply(self.seq, &op, place).unwrap();
                     apply(&mut self.model, self.seq, &op);
                     self.counts.cut_later += u64::from(self.logs.has_to_cut());
@@ -332,7 +332,7 @@ impl World {
         let source = Source::Cold(self.cold);
         let was = |logs: &Logs| logs.ledger().iter().map(|(_, usage)| usage.live.records).sum::<u64>();
         let (before, was_cut) = (was(&self.logs), !self.logs.has_to_cut());
-        let mut to: BTreeMap<LogId, Part> = parts(source, &directory).into_iter().collect();
+        let mut to: BTreeMap<LogId, RecordsInFile> = parts(source, &directory).into_iter().collect();
         for log in collecting.logs {
             let rows = collecting.inputs.iter().map(|input| (*input, self.files[input].1.log(log)));
             let from = rows.filter_map(|(input, rows)| Some((input, rows?.low().unwrap()))).collect();
@@ -363,7 +363,7 @@ impl World {
             }
         }
         for (seq, op, ltn) in history {
-            logs.apply(*seq, op, GroupPlace { ltn: *ltn, at: 10 * seq }).unwrap();
+            logs.apply(*seq, op, GroupPosition { ltn: *ltn, at: 10 * seq }).unwrap();
         }
         logs
     }
@@ -451,11 +451,11 @@ impl World {
             assert!(span.first >= next && span.last >= span.first, "{spans:?}");
             next = span.last + 1;
             let (source, entries) = match span.found {
-                Found::Record(source, entry) => {
+                RecordLocation::Record(source, entry) => {
                     assert_eq!((span.first, span.last, entry.at), (entry.lsn, entry.lsn, 10 * entry.seq));
                     (source, vec![entry])
                 }
-                Found::Block(source, block) => {
+                RecordLocation::Block(source, block) => {
                     self.counts.blocks += 1;
                     let mut rows = self.files[&source].0.block(id, block);
                     rows.retain(|row| (span.first..=span.last).contains(&row.lsn));
@@ -472,8 +472,8 @@ impl World {
     }
 }
 
-fn parts(source: Source, directory: &Directory) -> Vec<(LogId, Part)> {
-    directory.logs.iter().map(|rows| (rows.log, Part::of(source, rows).unwrap())).collect()
+fn parts(source: Source, directory: &Directory) -> Vec<(LogId, RecordsInFile)> {
+    directory.logs.iter().map(|rows| (rows.log, RecordsInFile::of(source, rows).unwrap())).collect()
 }
 
 fn first(log: &ModelLog) -> Option<Lsn> {

@@ -15,7 +15,7 @@ struct Script {
     /// Group for new records.
     ltn: u64,
     /// Written files that are not installed yet, by name.
-    files: HashMap<String, (Source, Vec<(LogId, Part)>)>,
+    files: HashMap<String, (Source, Vec<(LogId, RecordsInFile)>)>,
 }
 
 /// Parses `group-3` or `cold-9`.
@@ -52,15 +52,15 @@ fn shown<T: ToString>(value: Option<T>) -> String {
     value.map_or("none".into(), |value| value.to_string())
 }
 
-fn said(found: Result<Option<Found>>) -> String {
+fn said(found: Result<Option<RecordLocation>>) -> String {
     match found {
         Err(e) => format!("{e}\n"),
         Ok(None) => "free\n".into(),
-        Ok(Some(Found::Record(source, entry))) => {
+        Ok(Some(RecordLocation::Record(source, entry))) => {
             let Entry { seq, at, len, .. } = entry;
             format!("in {} at {at}, sequence {seq}, {len} B\n", name_of(source))
         }
-        Ok(Some(Found::Block(source, block))) => {
+        Ok(Some(RecordLocation::Block(source, block))) => {
             format!("in a block of {} at {}, {} B\n", name_of(source), block.offset, block.len)
         }
     }
@@ -105,7 +105,7 @@ impl Script {
             let mut one = |op: Op<'_>| {
                 self.seq += u64::from(at.is_none());
                 let seq = at.unwrap_or(self.seq);
-                if let Err(e) = self.logs.apply(seq, &op, GroupPlace { ltn: self.ltn, at: 1000 * seq }) {
+                if let Err(e) = self.logs.apply(seq, &op, GroupPosition { ltn: self.ltn, at: 1000 * seq }) {
                     out += &format!("{e}\n");
                 }
             };

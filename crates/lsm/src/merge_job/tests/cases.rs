@@ -16,7 +16,7 @@ fn range(start: &str, end: &str, seq: SeqNo) -> RangeTombstone {
 /// Only the listed keys may exist underneath.
 struct Under(&'static [&'static str]);
 
-impl Below for Under {
+impl OlderEntryCheck for Under {
     fn may_hold_key(&mut self, user_key: &[u8]) -> bool {
         self.0.iter().any(|k| k.as_bytes() == user_key)
     }
@@ -63,8 +63,13 @@ fn merge(
     let (mut files, mut cutter) = (MemFiles::default(), SizeCutter { raw_bytes: u64::MAX });
     let mut below = Under(under);
     loop {
-        let mut hooks =
-            Hooks { files: &mut files, cutter: &mut cutter, below: &mut below, values: None, observer: None };
+        let mut hooks = JobEnv {
+            files: &mut files,
+            cutter: &mut cutter,
+            below: &mut below,
+            values: None,
+            observer: None,
+        };
         if let Step::Done(outputs) = job.step(&mut hooks).unwrap() {
             let described = outputs.into_iter().map(|o| describe(o.number + 1, o.table.0, o.table.1));
             return show(&described.collect::<Vec<_>>());
@@ -145,8 +150,13 @@ fn cut_outputs_leave_no_gap_in_a_range_tombstone() {
     options.upper = Some(b"mm".to_vec());
     let mut job = MergeJob::new(VecIter::new(Arc::new(list)), &[Arc::new(tombstones)], options);
     let mut files = MemFiles::default();
-    let mut hooks =
-        Hooks { files: &mut files, cutter: &mut Always, below: &mut Anything, values: None, observer: None };
+    let mut hooks = JobEnv {
+        files: &mut files,
+        cutter: &mut Always,
+        below: &mut AssumeOlderEntries,
+        values: None,
+        observer: None,
+    };
     let Step::Done(outputs) = job.step(&mut hooks).unwrap() else { panic!("one step is enough") };
     let shown: Vec<Vec<String>> =
         outputs.into_iter().map(|o| show(&[describe(o.number + 1, o.table.0, o.table.1)])).collect();
@@ -210,7 +220,7 @@ fn the_value_hook_decides_before_sequences_are_zeroed() {
     let list = points(&[("a", 9, V, "long"), ("b", 8, V, "s"), ("c", 7, R, "ref"), ("c", 6, V, "hidden")]);
     let mut job = MergeJob::new(VecIter::new(Arc::new(list)), &[], MergeOptions::new(vec![20]));
     let mut files = MemFiles::default();
-    let mut hooks = Hooks {
+    let mut hooks = JobEnv {
         files: &mut files,
         cutter: &mut SizeCutter { raw_bytes: 1 << 20 },
         below: &mut Under(&[]),
@@ -233,10 +243,10 @@ fn errors_are_permanent_and_created_files_are_listed() {
         let mut job = MergeJob::new(VecIter::new(Arc::new(list.clone())), &[], options);
         let mut files = MemFiles { next: 0, fail_create, fail_finish };
         let mut step = || {
-            let mut hooks = Hooks {
+            let mut hooks = JobEnv {
                 files: &mut files,
                 cutter: &mut SizeCutter { raw_bytes: 1 },
-                below: &mut Anything,
+                below: &mut AssumeOlderEntries,
                 values: None,
                 observer: None,
             };
@@ -292,10 +302,10 @@ fn unsorted_entries_and_unknown_kinds_are_corruption() {
     ] {
         let mut job = MergeJob::new(Unsorted(list, 0), &[], MergeOptions::new(vec![20]));
         let mut files = MemFiles::default();
-        let mut hooks = Hooks {
+        let mut hooks = JobEnv {
             files: &mut files,
             cutter: &mut SizeCutter { raw_bytes: 1 },
-            below: &mut Anything,
+            below: &mut AssumeOlderEntries,
             values: None,
             observer: None,
         };
@@ -310,10 +320,10 @@ fn log_only_references_reach_no_table() {
     let list = points(&[("a", 3, ValueKind::PlacedReference, "where")]);
     let mut job = MergeJob::new(VecIter::new(Arc::new(list)), &[], MergeOptions::new(vec![20]));
     let mut files = MemFiles::default();
-    let mut hooks = Hooks {
+    let mut hooks = JobEnv {
         files: &mut files,
         cutter: &mut SizeCutter { raw_bytes: 1 },
-        below: &mut Anything,
+        below: &mut AssumeOlderEntries,
         values: None,
         observer: None,
     };

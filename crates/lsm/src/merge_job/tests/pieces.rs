@@ -11,7 +11,7 @@ fn file(points: Vec<Entry>, ranges: &[RangeTombstone]) -> MemFile {
 #[derive(Clone)]
 struct Under(BTreeSet<Vec<u8>>);
 
-impl Below for Under {
+impl OlderEntryCheck for Under {
     fn may_hold_key(&mut self, user_key: &[u8]) -> bool {
         self.0.contains(user_key)
     }
@@ -35,9 +35,9 @@ fn over(files: &[MemFile], user_key: &[u8]) -> Vec<SeqNo> {
     seqs
 }
 
-/// With `Anything` below, pieces write the same entries as one merge, and their tombstones cover
-/// the same keys. With a known set below, a piece with nothing below drops the rest of a tombstone
-/// there, and zeroes the sequences that it covered; readers see the same.
+/// With `AssumeOlderEntries` below, pieces write the same entries as one merge, and their
+/// tombstones cover the same keys. With a known set below, a piece with nothing below drops the
+/// rest of a tombstone there, and zeroes the sequences that it covered; readers see the same.
 #[test]
 fn subcompactions_write_the_same_as_one_merge() {
     let mut dropped_more = 0;
@@ -68,7 +68,7 @@ fn subcompactions_write_the_same_as_one_merge() {
         let under = Under(keys.iter().filter(|_| rng.one_in(5)).cloned().collect());
         let run = |rng: &mut Rng, lower: Option<Vec<u8>>, upper: Option<Vec<u8>>| {
             let mut known = under.clone();
-            let below: &mut dyn Below = if anything { &mut Anything } else { &mut known };
+            let below: &mut dyn OlderEntryCheck = if anything { &mut AssumeOlderEntries } else { &mut known };
             let options = MergeOptions { lower, upper, ..options.clone() };
             run_job(rng, &inputs, below, options, &mut 1).0
         };

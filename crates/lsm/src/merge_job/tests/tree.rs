@@ -70,7 +70,8 @@ impl Tree {
         let options = self.options(rng, 0);
         let version = self.version();
         let mut deeper = DeeperLevels::new(&version, 0);
-        let below: &mut dyn Below = if rng.one_in(3) { &mut Anything } else { &mut deeper };
+        let below: &mut dyn OlderEntryCheck =
+            if rng.one_in(3) { &mut AssumeOlderEntries } else { &mut deeper };
         self.log.push(format!("flush up to {upto}, snapshots {:?}", options.snapshots));
         let (outputs, _) = run_job(rng, &[&memory], below, options, &mut self.next_number);
         self.levels[0].splice(0..0, outputs.into_iter().map(Arc::new));

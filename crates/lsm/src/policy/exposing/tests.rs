@@ -19,7 +19,8 @@ fn version(tables: &[(usize, FileMeta)]) -> Version {
 /// Returns the level and the first table of the pick, which must be the same for both policies.
 fn picked_beside(tables: &[(usize, FileMeta)], busy: &InProgress) -> Option<(usize, u64)> {
     let (version, set_aside) = (version(tables), SetAside::default());
-    let (facts, met) = (Facts { version: &version, set_aside: &set_aside, busy }, Met::of(&version));
+    let (facts, met) =
+        (PickInputs { version: &version, set_aside: &set_aside, busy }, OverlapStats::of(&version));
     let vlsm = Vlsm::new(VlsmOptions::default(), Leveled::default());
     let [first, second] = [Leveled::default().exposing(&facts, &met, 1.0), vlsm.exposing(&facts, &met, 1.0)]
         .map(|picked| {
@@ -60,8 +61,8 @@ fn intermediate_levels_go_first_if_they_hide_more() {
     let version = version(&tables);
     let set_aside = SetAside::default();
     let mut busy = InProgress::default();
-    let facts = Facts { version: &version, set_aside: &set_aside, busy: &InProgress::default() };
-    let met = Met::of(&version);
+    let facts = PickInputs { version: &version, set_aside: &set_aside, busy: &InProgress::default() };
+    let met = OverlapStats::of(&version);
     busy.add(&Leveled::default().exposing(&facts, &met, 1.0).unwrap());
     assert_eq!(picked_beside(&tables, &busy), Some((5, 3)));
 }
@@ -75,8 +76,9 @@ fn exposing_is_skipped_if_it_writes_more_than_it_frees() {
     }
     // 95 entries meet one below: 95 kB exposed for 35 kB written.
     let version = version(&[(6, table(1, 0..1000, 1000, 1000)), (0, table(2, 0..1000, 100, 1000))]);
-    let facts = Facts { version: &version, set_aside: &SetAside::default(), busy: &InProgress::default() };
-    let met = Met::of(&version);
+    let facts =
+        PickInputs { version: &version, set_aside: &SetAside::default(), busy: &InProgress::default() };
+    let met = OverlapStats::of(&version);
     let goes = |worth| Leveled::default().exposing(&facts, &met, worth).is_some();
     assert_eq!((goes(0.0), goes(2.6), goes(2.8)), (true, true, false));
 }

@@ -11,7 +11,7 @@
 use super::parameters::{FileChoice, Leveled};
 use super::targets::LevelTargets;
 use crate::policy::compaction::{Compaction, Reason};
-use crate::policy::facts::{Facts, Moves};
+use crate::policy::facts::{PickInputs, SingleFileCompactions};
 use base::{HashSet, SeqNo};
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -30,19 +30,19 @@ struct Inputs {
 /// Picks the compactions of one tree. The policy `vlsm` uses it too.
 pub(in crate::policy) struct Picker<'a> {
     policy: &'a Leveled,
-    pub facts: Facts<'a>,
+    pub facts: PickInputs<'a>,
     pub targets: LevelTargets,
     /// Files that must stay in level 0.
     pub held: HashSet<u64>,
 }
 
 impl<'a> Picker<'a> {
-    pub fn new(policy: &'a Leveled, facts: Facts<'a>) -> Self {
+    pub fn new(policy: &'a Leveled, facts: PickInputs<'a>) -> Self {
         Self::with_targets(policy, facts, policy.level_targets(facts.version, facts.set_aside))
     }
 
     /// Returns a picker with other level targets.
-    pub fn with_targets(policy: &'a Leveled, facts: Facts<'a>, targets: LevelTargets) -> Self {
+    pub fn with_targets(policy: &'a Leveled, facts: PickInputs<'a>, targets: LevelTargets) -> Self {
         let held = facts.set_aside.held(facts.version, targets.base_level);
         Picker { policy, facts, targets, held }
     }
@@ -294,7 +294,7 @@ fn has_many_tombstones(f: &FileMeta) -> bool {
     f.range_tombstones > 0 || f.tombstones.saturating_mul(8) >= f.entries.max(1)
 }
 
-impl Moves for Picker<'_> {
+impl SingleFileCompactions for Picker<'_> {
     fn level_0(&self, seed: &Arc<FileMeta>, reason: Reason, seq_max: SeqNo) -> Option<Compaction> {
         self.l0_to_base(seed, reason, seq_max)
     }

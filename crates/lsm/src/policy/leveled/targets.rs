@@ -17,7 +17,7 @@
 //! divided by the byte limit.
 
 use super::parameters::Leveled;
-use crate::policy::facts::Facts;
+use crate::policy::facts::PickInputs;
 use crate::policy::set_aside::SetAside;
 use std::sync::Arc;
 use version::{FileMeta, Version};
@@ -97,11 +97,11 @@ impl Leveled {
 
     /// Returns the scores of the levels that can be compacted, highest first. A level with a score
     /// of at least 1 is due.
-    pub fn scores(&self, facts: &Facts<'_>) -> Vec<(usize, f64)> {
+    pub fn scores(&self, facts: &PickInputs<'_>) -> Vec<(usize, f64)> {
         self.scores_for(facts, &self.level_targets(facts.version, facts.set_aside))
     }
 
-    pub(super) fn scores_for(&self, facts: &Facts<'_>, targets: &LevelTargets) -> Vec<(usize, f64)> {
+    pub(super) fn scores_for(&self, facts: &PickInputs<'_>, targets: &LevelTargets) -> Vec<(usize, f64)> {
         let version = facts.version;
         let held = facts.set_aside.held(version, targets.base_level);
         let is_free = |f: &&Arc<FileMeta>| !facts.busy.has_file(f.number) && !held.contains(&f.number);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use version::{FileMeta, Version};
 
 fn pick_quiet(version: &Version, busy: &InProgress) -> Option<Compaction> {
-    Leveled::default().quiet(&Facts { version, set_aside: &SetAside::default(), busy })
+    Leveled::default().quiet(&PickInputs { version, set_aside: &SetAside::default(), busy })
 }
 
 fn picked(levels: Vec<(usize, FileMeta)>) -> Option<(usize, usize)> {

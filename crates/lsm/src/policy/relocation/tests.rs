@@ -66,7 +66,7 @@ fn scattered() -> State {
 }
 
 fn step(walk: &mut Relocation, version: &Version, busy: &InProgress) -> RelocationStep {
-    Leveled::default().relocation(&Facts { version, set_aside: &SetAside::default(), busy }, walk)
+    Leveled::default().relocation(&PickInputs { version, set_aside: &SetAside::default(), busy }, walk)
 }
 
 fn options(spread_max: u64, bytes_max: u64) -> RelocationOptions {

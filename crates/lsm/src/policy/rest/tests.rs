@@ -13,7 +13,7 @@ fn picked(
     levels.into_iter().for_each(|(level, file)| tree[level].push(Arc::new(file)));
     let version = Version::with_files(0, tree);
     let (set_aside, busy) = (SetAside::default(), InProgress::default());
-    let facts = Facts { version: &version, set_aside: &set_aside, busy: &busy };
+    let facts = PickInputs { version: &version, set_aside: &set_aside, busy: &busy };
     let has_released = |number| released.contains(&number);
     let request = RestRequest { reason: Reason::Rest, rewrite_bytes_max, has_released: &has_released };
     Leveled::default().rest(&facts, &request).map(|c| {

@@ -194,7 +194,7 @@ fn a_table_at_the_end_is_in_the_way(policy: &impl Shape) {
     let version = Version::with_files(0, vec![level_0, vec![damaged.clone()]]);
     let set_aside = SetAside::new([&*damaged]);
     assert!(!policy.l0_wants_compaction(&version, &set_aside), "nothing of it can go down");
-    let facts = Facts { version: &version, set_aside: &set_aside, busy: &InProgress::default() };
+    let facts = PickInputs { version: &version, set_aside: &set_aside, busy: &InProgress::default() };
     let step = policy.manual(&facts, &mut ManualRange::new(None, None), &|_| false);
     assert!(matches!(step, ManualStep::Done), "{step:?}");
 }

@@ -472,7 +472,7 @@ impl Shape for EitherPolicy {
     fn targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets {
         self.now().targets(version, set_aside)
     }
-    fn highest_score(&self, facts: &Facts<'_>) -> f64 {
+    fn highest_score(&self, facts: &PickInputs<'_>) -> f64 {
         self.now().highest_score(facts)
     }
     fn tree(&self) -> &Leveled {
@@ -481,13 +481,13 @@ impl Shape for EitherPolicy {
 }
 
 impl CompactionPolicy for EitherPolicy {
-    fn l0(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn l0(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         self.now().l0(facts)
     }
-    fn levels(&self, facts: &Facts<'_>) -> Option<Compaction> {
+    fn levels(&self, facts: &PickInputs<'_>) -> Option<Compaction> {
         self.now().levels(facts)
     }
-    fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a> {
+    fn moves<'a>(&'a self, facts: &PickInputs<'a>) -> Box<dyn SingleFileCompactions + 'a> {
         self.now().moves(facts)
     }
     fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send> {

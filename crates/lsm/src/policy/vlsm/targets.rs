@@ -27,7 +27,7 @@
 
 use super::parameters::Vlsm;
 use super::queue::Queue;
-use crate::policy::facts::Facts;
+use crate::policy::facts::PickInputs;
 use crate::policy::leveled::picker::Picker;
 use crate::policy::leveled::targets::{LevelTargets, SEPARATED_BASE_FACTOR, SEPARATED_L0_PART};
 use crate::policy::set_aside::SetAside;
@@ -95,7 +95,7 @@ impl Vlsm {
 
     /// Returns the scores of the levels that can be compacted, highest first. A level with a score
     /// of at least 1 is due.
-    pub fn scores(&self, facts: &Facts<'_>) -> Vec<(usize, f64)> {
+    pub fn scores(&self, facts: &PickInputs<'_>) -> Vec<(usize, f64)> {
         self.scores_for(&self.picker(facts))
     }
 

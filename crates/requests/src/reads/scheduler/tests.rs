@@ -31,9 +31,9 @@ type Resolved = Arc<Mutex<Vec<(u64, usize)>, rank::Noted>>;
 /// A request with rounds of wants. It checks the delivered bytes.
 struct Fake {
     number: u64,
-    rounds: Vec<Vec<Want>>,
+    rounds: Vec<Vec<BlockRequest>>,
     /// The current round.
-    asked: Option<Vec<Want>>,
+    asked: Option<Vec<BlockRequest>>,
     lacking: Vec<Extent>,
     failed: usize,
     needs_all: bool,
@@ -56,7 +56,7 @@ impl ResumableRead for Fake {
         }
     }
 
-    fn deliver(&mut self, want: &Want, read: Result<Block>, _: FetchCost) {
+    fn deliver(&mut self, want: &BlockRequest, read: Result<Block>, _: FetchCost) {
         let nth = self.lacking.iter().position(|extent| *extent == want.extent).expect("wanted, and once");
         self.lacking.swap_remove(nth);
         match read {
@@ -90,7 +90,7 @@ impl ResumableRead for Fake {
     }
 }
 
-fn step(mut ticket: Ticket) -> Option<(Ticket, Vec<Want>)> {
+fn step(mut ticket: Ticket) -> Option<(Ticket, Vec<BlockRequest>)> {
     match ticket.read().step(false) {
         ReadStep::Wants(wants) => Some((ticket, wants)),
         ReadStep::Done => {
@@ -119,22 +119,22 @@ impl Rig {
         Rig { sim, files, queue, scheduler, resolved, made: 0, most: 0, most_reads: 0 }
     }
 
-    fn want(&self, file: u64, offset: u64, len: u64) -> Want {
+    fn want(&self, file: u64, offset: u64, len: u64) -> BlockRequest {
         let extent = Extent { file, offset, len };
-        Want { file: self.files[file as usize].clone(), extent, role: Role::Inline }
+        BlockRequest { file: self.files[file as usize].clone(), extent, role: BlockKind::Inline }
     }
 
     /// A request with these rounds, the last one first.
-    fn request(&mut self, rounds: Vec<Vec<Want>>, needs_all: bool) {
+    fn request(&mut self, rounds: Vec<Vec<BlockRequest>>, needs_all: bool) {
         self.ask(rounds, needs_all, false);
     }
 
     /// As `request`, for a scan, which needs all that it wants.
-    fn scan(&mut self, rounds: Vec<Vec<Want>>) {
+    fn scan(&mut self, rounds: Vec<Vec<BlockRequest>>) {
         self.ask(rounds, true, true);
     }
 
-    fn ask(&mut self, rounds: Vec<Vec<Want>>, needs_all: bool, is_scan: bool) {
+    fn ask(&mut self, rounds: Vec<Vec<BlockRequest>>, needs_all: bool, is_scan: bool) {
         let (number, resolved) = (self.made, self.resolved.clone());
         let mut fake =
             Fake { number, rounds, asked: None, lacking: Vec::new(), failed: 0, needs_all, resolved };
@@ -197,9 +197,9 @@ fn each_read_is_delivered_to_its_requests() {
         }
         for _ in 0..rng.range(1, 80) {
             let rounds = rng.range(1, 4);
-            let mut rounds: Vec<Vec<Want>> = (0..rounds)
+            let mut rounds: Vec<Vec<BlockRequest>> = (0..rounds)
                 .map(|_| {
-                    let mut wants: Vec<Want> = (0..rng.range(1, 12))
+                    let mut wants: Vec<BlockRequest> = (0..rng.range(1, 12))
                         .map(|_| {
                             let len = [10, 4096, 60_000][rng.below(3) as usize];
                             rig.want(rng.below(3), rng.below(places) * 5000, len)
@@ -255,7 +255,7 @@ fn the_oldest_request_finishes_beyond_the_buffer_bound() {
         let mut rig = Rig::new(2, 24 << 20);
         for n in 0..4u64 {
             // 60 MB each, and one read that is longer than the oldest may have in flight.
-            let mut wants: Vec<Want> =
+            let mut wants: Vec<BlockRequest> =
                 (0..60).map(|nth| rig.want(nth / 20, nth % 20 * (1 << 20) + n, 1 << 20)).collect();
             wants.push(rig.want(2, 20 << 20, (3 << 20) + n));
             let long = vec![rig.want(n % 3, n, 9 << 20)];
@@ -327,7 +327,7 @@ fn a_large_request_does_not_delay_small_ones() {
     let mut rig = Rig::new(6, 5 << 20);
     let wave = |nth: u64| (0..256).map(|n| rig.want(nth % 3, n * 17_000, 100)).collect();
     // Too far apart to be read together.
-    let waves: Vec<Vec<Want>> = (0..40).map(wave).collect();
+    let waves: Vec<Vec<BlockRequest>> = (0..40).map(wave).collect();
     rig.request(waves, false);
     for n in 0..10 {
         rig.request(vec![vec![rig.want(n % 3, n * 7 + 3, 4)]], true);
@@ -349,7 +349,7 @@ fn a_get_behind_many_scans_is_served_soon() {
         let mut rig = Rig::new(100 + seed, 5 << 20);
         // Too far apart to be read together, and of each scan its own.
         let wave = |nth: u64| (0..300).map(|n| rig.want(n % 3, n * 17_000 + nth * 101, 100)).collect();
-        let scans: Vec<Vec<Vec<Want>>> =
+        let scans: Vec<Vec<Vec<BlockRequest>>> =
             (0..64).map(|n| (0..3).map(|nth| wave(n * 2 + nth * 130)).collect()).collect();
         let wanted_by_last = scans[63][2][250].clone();
         scans.into_iter().for_each(|rounds| rig.scan(rounds));
@@ -376,7 +376,8 @@ fn scans_leave_half_of_the_buffers_to_gets() {
     let mut rig = Rig::new(7, 24 << 20);
     for n in 0..64u64 {
         // A round of a scan that holds much while it waits for little.
-        let much: Vec<Want> = (0..8).map(|nth| rig.want(n % 3, (nth * 60 + n) * 40_000, 20_000)).collect();
+        let much: Vec<BlockRequest> =
+            (0..8).map(|nth| rig.want(n % 3, (nth * 60 + n) * 40_000, 20_000)).collect();
         rig.scan(vec![much.clone(), much]);
     }
     (0..200).for_each(|_| rig.turn());

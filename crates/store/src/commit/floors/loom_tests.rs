@@ -21,7 +21,9 @@ impl Shared {
     /// Runs a release and returns its floors.
     fn release(&self) -> Vec<(TenantId, SeqNo)> {
         let tell = || self.floors.tell(ASKED, self.flushed_end.load(Ordering::Acquire));
-        self.floors.for_release(tell, || Arc::new(State::empty(base::Uid::default(), 0, &Engines::default())))
+        self.floors.for_release(tell, || {
+            Arc::new(ManifestState::empty(base::Uid::default(), 0, &Engines::default()))
+        })
     }
 }
 

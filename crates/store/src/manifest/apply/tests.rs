@@ -59,10 +59,10 @@ fn records(line: &str) -> Vec<Record> {
 }
 
 /// Checks a state, reads it back from its snapshot, and prints it for a script.
-fn shown(state: &State) -> String {
+fn shown(state: &ManifestState) -> String {
     state.verify().unwrap();
     let snapshot = state.snapshot();
-    let read = State::from_snapshot(state.uid, state.edit_number, &snapshot, &Engines::default());
+    let read = ManifestState::from_snapshot(state.uid, state.edit_number, &snapshot, &Engines::default());
     assert_eq!(read.unwrap(), *state);
     let mut out = String::new();
     for group in state.log_groups.chain(Lane::FIRST) {
@@ -80,17 +80,17 @@ fn shown(state: &State) -> String {
     out + &format!("space ceiling: {ceiling}; snapshot: {} B\n", snapshot.len())
 }
 
-fn empty() -> State {
-    State::empty(Uid::default(), 1, &Engines::default())
+fn empty() -> ManifestState {
+    ManifestState::empty(Uid::default(), 1, &Engines::default())
 }
 
 /// Returns a state with a log group in file 3, and an engine with file 4.
-fn sample() -> State {
+fn sample() -> ManifestState {
     let records = ["group 1 file=3", "engine 7", "file 4 engine=7"].map(record);
     empty().changed(&records).unwrap().0
 }
 
-fn run(state: &mut State, case: &mut TestCase) -> Result<String, String> {
+fn run(state: &mut ManifestState, case: &mut TestCase) -> Result<String, String> {
     match &*case.directive {
         "store" => *state = empty(),
         // Each line is an edit of its own, which the next one does not see.
@@ -125,7 +125,7 @@ fn an_inconsistent_state_is_detected() {
     fn file(number: u64) -> EngineFile {
         EngineFile { number, kind: 1, volume: Volume::DIRECTORY }
     }
-    type Meddle = fn(&mut State);
+    type Meddle = fn(&mut ManifestState);
     let cases: [(&str, Meddle); 8] = [
         ("file 3 is listed twice", |s| s.engines.contradict(TOY, (3, file(3)))),
         ("file 4 is past the next number", |s| s.next_file_number = 4),

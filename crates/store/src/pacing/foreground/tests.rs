@@ -5,7 +5,7 @@ use std::error::Error;
 /// Reads of a script, on a simulated clock.
 #[derive(Default)]
 struct Script {
-    reads: Foreground,
+    reads: ReadLatency,
     now_us: u64,
 }
 

@@ -7,8 +7,8 @@ use io::sim::threads::Plan;
 const COMPACTION: Option<Traffic> = Some(Traffic::Compaction);
 
 /// Returns a paced file system and its limiter.
-fn paced(env: &Env) -> (Arc<PacedFs>, Arc<Pace>) {
-    let pace = Arc::new(Pace::new(&env.clock));
+fn paced(env: &Env) -> (Arc<PacedFs>, Arc<IoLimiter>) {
+    let pace = Arc::new(IoLimiter::new(&env.clock));
     env.fs.create_dir_all(Path::new("/s")).unwrap();
     (
         Arc::new(PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(env) }),
@@ -54,7 +54,7 @@ impl AppendFile for Noting {
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
-    fn settle(&mut self, most: usize) -> Result<()> {
+    fn wait_for_writes(&mut self, most: usize) -> Result<()> {
         self.settled.lock().unwrap().push((self.len, most));
         Ok(())
     }
@@ -90,7 +90,7 @@ fn paced_writes_have_one_piece_in_flight_beside_a_reader() {
 fn reads_in_flight_are_timed() {
     let dir = std::env::temp_dir().join(format!("lavastore-paced-{}", std::process::id()));
     for env in [Env::kernel(), SimEnv::new(4).env()] {
-        let pace = Arc::new(Pace::new(&env.clock));
+        let pace = Arc::new(IoLimiter::new(&env.clock));
         env.fs.create_dir_all(&dir).unwrap();
         let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) };
         write(&fs, &dir.join(names::ksst(1)), &bytes(100_000, 1));
@@ -117,7 +117,7 @@ fn reads_in_flight_are_timed() {
 fn read_ahead_is_accounted_and_holds_no_depth_slot() {
     let dir = std::env::temp_dir().join(format!("lavastore-beside-{}", std::process::id()));
     for env in [Env::kernel(), SimEnv::new(4).env()] {
-        let pace = Arc::new(Pace::new(&env.clock));
+        let pace = Arc::new(IoLimiter::new(&env.clock));
         env.fs.create_dir_all(&dir).unwrap();
         let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) };
         let data = bytes(300_000, 1);
@@ -162,7 +162,7 @@ fn read_ahead_is_accounted_and_holds_no_depth_slot() {
 fn completed_read_ahead_does_not_change_the_read_cost() {
     let dir = std::env::temp_dir().join(format!("lavastore-ahead-{}", std::process::id()));
     let env = Env::kernel();
-    let pace = Arc::new(Pace::new(&env.clock));
+    let pace = Arc::new(IoLimiter::new(&env.clock));
     env.fs.create_dir_all(&dir).unwrap();
     let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) };
     write(&fs, &dir.join(names::ksst(1)), &bytes(200_000, 1));
@@ -195,12 +195,12 @@ fn completed_read_ahead_does_not_change_the_read_cost() {
 fn a_background_batch_is_accounted_to_one_disk() {
     let dir = std::env::temp_dir().join(format!("lavastore-beside-both-{}", std::process::id()));
     let env = Env::kernel();
-    let pace = Arc::new(Pace::of_two(&env.clock));
-    let speed = pace.of_speed_disk().unwrap().clone();
+    let pace = Arc::new(IoLimiter::of_two(&env.clock));
+    let speed = pace.of_fast_tier().unwrap().clone();
     env.fs.create_dir_all(&dir).unwrap();
     let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) };
     let data = bytes(100_000, 1);
-    let files = [FileKind::Ksst(1), FileKind::SpeedKsst(2)].map(|kind| {
+    let files = [FileKind::Ksst(1), FileKind::FastKsst(2)].map(|kind| {
         let path = dir.join(kind.to_string());
         write(&fs, &path, &data);
         fs.open(&path, Access::Direct).unwrap()
@@ -216,7 +216,7 @@ fn a_background_batch_is_accounted_to_one_disk() {
         }
         goes_on
     };
-    let booked = |pace: &Pace| pace.report_alone().bytes[Traffic::Collection as usize];
+    let booked = |pace: &IoLimiter| pace.report_alone().bytes[Traffic::Collection as usize];
     assert!(read(&[0, 0]) && read(&[1]), "of one disk");
     assert_eq!((booked(&pace), booked(&speed)), (20_000, 10_000));
     assert!(!read(&[0, 1, 1]) && !read(&[1, 0]));
@@ -273,11 +273,11 @@ fn paced_threads_finish_under_every_schedule() {
 #[test]
 fn each_disk_has_a_pace_of_its_own() {
     let sim = SimEnv::new(9);
-    let pace = Arc::new(Pace::of_two(&sim.env().clock));
-    let speed = pace.of_speed_disk().unwrap().clone();
+    let pace = Arc::new(IoLimiter::of_two(&sim.env().clock));
+    let speed = pace.of_fast_tier().unwrap().clone();
     sim.env().fs.create_dir_all(Path::new("/s")).unwrap();
     let fs = PacedFs { inner: sim.env().fs, pace: pace.clone(), descriptors: Descriptors::join(&sim.env()) };
-    let of_speed = |number| Path::new("/s").join(FileKind::SpeedKsst(number).to_string());
+    let of_speed = |number| Path::new("/s").join(FileKind::FastKsst(number).to_string());
     let log = fs.create_in_place(&Path::new("/s").join(names::log(7)), 1 << 20, Access::Direct).unwrap();
     let page = AlignedBuf::zeroed(io::PAGE);
     log.write_durable(&page, 0).unwrap();
@@ -322,11 +322,11 @@ fn each_disk_has_a_pace_of_its_own() {
 #[test]
 fn a_batch_over_both_disks_is_accounted_per_disk() {
     let sim = SimEnv::new(10);
-    let pace = Arc::new(Pace::of_two(&sim.env().clock));
-    let speed = pace.of_speed_disk().unwrap().clone();
+    let pace = Arc::new(IoLimiter::of_two(&sim.env().clock));
+    let speed = pace.of_fast_tier().unwrap().clone();
     sim.env().fs.create_dir_all(Path::new("/s")).unwrap();
     let fs = PacedFs { inner: sim.env().fs, pace: pace.clone(), descriptors: Descriptors::join(&sim.env()) };
-    let of_speed = |number| Path::new("/s").join(FileKind::SpeedKsst(number).to_string());
+    let of_speed = |number| Path::new("/s").join(FileKind::FastKsst(number).to_string());
     let files: Vec<_> = [path(1), of_speed(2), path(3), of_speed(4)]
         .into_iter()
         .zip(1..)
@@ -349,7 +349,7 @@ fn a_batch_over_both_disks_is_accounted_per_disk() {
     for these in [&[0, 1, 2, 3][..], &[1, 0], &[3, 1], &[]] {
         read(these, 100);
     }
-    let booked = |pace: &Pace| pace.report_alone().bytes[Traffic::Collection as usize];
+    let booked = |pace: &IoLimiter| pace.report_alone().bytes[Traffic::Collection as usize];
     assert_eq!((booked(&pace), booked(&speed)), (0, 0));
     let _during = during(Some(Traffic::Collection));
     read(&[0, 1, 2], 100_000);

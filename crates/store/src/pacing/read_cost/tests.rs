@@ -103,8 +103,8 @@ impl Script {
                 self.now_ns += 1;
             }),
             "end" => self.cost.ends(self.now_ns, reads),
-            "begin-beside" => self.cost.begins_beside(self.now_ns, reads),
-            "end-beside" => self.cost.ends_beside(reads),
+            "begin-beside" => self.cost.begin_unlimited(self.now_ns, reads),
+            "end-beside" => self.cost.end_unlimited(reads),
             other => return Err(format!("no command is called {other}").into()),
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Script {
         let (mut changes, mut before) = (Vec::new(), self.cost.get());
         for round in 1..=rounds {
             if beside > 0 {
-                self.cost.begins_beside(self.now_ns, beside);
+                self.cost.begin_unlimited(self.now_ns, beside);
             }
             for burst in &bursts {
                 let (reads, bytes) = (burst[0], burst[1]);
@@ -132,7 +132,7 @@ impl Script {
                 self.now_ns += burst.get(2).copied().unwrap_or_else(|| self.disk.takes_ns(reads, bytes));
                 self.cost.ends(self.now_ns, reads);
             }
-            self.cost.ends_beside(beside);
+            self.cost.end_unlimited(beside);
             self.now_ns += 1000;
             let now = self.cost.get();
             if now != before {

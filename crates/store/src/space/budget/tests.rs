@@ -14,7 +14,7 @@ fn sizes() -> super::super::Sizes {
         memtable_bytes: 64 << 10,
         memory_bytes: 128 << 10,
         log_group_bytes: 32 << 10,
-        ballast_bytes: 16 << 10,
+        reserved_bytes: 16 << 10,
         wal_bytes_max: 64 << 10,
     }
 }

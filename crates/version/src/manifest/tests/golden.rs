@@ -7,7 +7,7 @@ use crate::meta::{VsstClass, VsstMeta};
 use crate::state::tests::{depends_on, table, vsst};
 use io::Rng;
 use store::names::FileKind;
-use store::volumes::{SpeedDisk, Volume};
+use store::volumes::{FastTier, Volume};
 
 #[path = "../../../../io/tests/golden_files/mod.rs"]
 mod golden_files;
@@ -186,7 +186,7 @@ fn golden_version_2_is_unchanged_and_equals_version_1() {
 }
 
 fn on_speed(number: u64, low: u64, seq: u64) -> FileMeta {
-    FileMeta { volume: Volume::SPEED, ..table(number, low, low + 9, (seq, seq)) }
+    FileMeta { volume: Volume::FAST, ..table(number, low, low + 9, (seq, seq)) }
 }
 
 /// A change of a state.
@@ -204,15 +204,15 @@ fn fixed_speed() -> (Vec<u8>, Vec<State>) {
     };
     let add = |level, meta| Record::AddFile { family: 0, level, meta };
     let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
-    let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
+    let disk = FastTier { disk, epoch: 1, session, place: "/fast".into() };
     let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
     let edits: [Change<'_>; 5] = [
         &|_| vec![create.clone(), add(1, table(5, 0, 9, (1, 1)))],
-        &|_| vec![Record::Store(StoreRecord::SpeedDisk { disk: Some(disk.clone()) })],
+        &|_| vec![Record::Store(StoreRecord::FastTier { disk: Some(disk.clone()) })],
         &|_| vec![add(0, on_speed(7, 20, 3)), add(0, table(8, 40, 49, (4, 4))), add(1, on_speed(9, 60, 2))],
         &|_| vec![Record::RemoveFile { family: 0, level: 0, number: 7 }, add(1, on_speed(7, 20, 3))],
         &|state| {
-            let gone = Record::Store(StoreRecord::SpeedDisk { disk: None });
+            let gone = Record::Store(StoreRecord::FastTier { disk: None });
             state.to_directory().0.into_iter().chain([gone]).collect()
         },
     ];
@@ -245,7 +245,7 @@ fn fixed_values() -> (Vec<u8>, Vec<State>) {
         format: StoreFormat::V1,
     };
     let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
-    let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
+    let disk = FastTier { disk, epoch: 1, session, place: "/fast".into() };
     let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
     let add = |meta| Record::AddVsst { family: 0, meta };
     let needs = |number, seq, blob_id| Record::AddFile {
@@ -254,7 +254,7 @@ fn fixed_values() -> (Vec<u8>, Vec<State>) {
         meta: depends_on(table(number, 10, 90, (seq, seq)), &[blob_id]),
     };
     let hot = |number, took_over| VsstMeta {
-        volume: Volume::SPEED,
+        volume: Volume::FAST,
         class: VsstClass::Hot,
         ..vsst(number, 10, 90, took_over)
     };
@@ -262,12 +262,12 @@ fn fixed_values() -> (Vec<u8>, Vec<State>) {
     let replace =
         |input, output| Record::ReplaceVsst { family: 0, inputs: vec![input], outputs: vec![output] };
     let edits: [Change<'_>; 5] = [
-        &|_| vec![create.clone(), Record::Store(StoreRecord::SpeedDisk { disk: Some(disk.clone()) })],
+        &|_| vec![create.clone(), Record::Store(StoreRecord::FastTier { disk: Some(disk.clone()) })],
         &|_| vec![add(hot(5, vec![])), add(cold(6, vec![])), needs(7, 11, 5), needs(8, 12, 6)],
         &|_| vec![replace(5, cold(9, vec![5])), replace(6, hot(10, vec![6]))],
         &|_| vec![add(hot(11, vec![])), needs(12, 13, 11)],
         &|state| {
-            let gone = Record::Store(StoreRecord::SpeedDisk { disk: None });
+            let gone = Record::Store(StoreRecord::FastTier { disk: None });
             state.to_directory().0.into_iter().chain([gone]).collect()
         },
     ];
@@ -296,8 +296,8 @@ fn golden_manifest_with_values_on_two_disks_is_unchanged() {
     assert_eq!(names(2), ["000000000005.vsst-1", "000000000006.vsst"]);
     assert_eq!(names(4), ["000000000009.vsst", "000000000010.vsst-1", "000000000011.vsst-1"]);
     assert_eq!(
-        states[4].store.engines.files_on(Volume::SPEED),
-        [FileKind::SpeedVsst(10), FileKind::SpeedVsst(11)]
+        states[4].store.engines.files_on(Volume::FAST),
+        [FileKind::FastVsst(10), FileKind::FastVsst(11)]
     );
     assert_eq!(names(5), ["000000000009.vsst", "000000000010.vsst", "000000000011.vsst"]);
     assert_eq!(version(5).aliases, version(4).aliases, "names lead to numbers");
@@ -341,8 +341,8 @@ fn golden_manifest_with_tables_on_two_disks_is_unchanged() {
     let two = ["000000000005.ksst", "000000000007.ksst-1", "000000000008.ksst", "000000000009.ksst-1"];
     assert_eq!(kinds(&states[4]), two.map(name));
     assert_eq!(
-        states[4].store.engines.files_on(Volume::SPEED),
-        [FileKind::SpeedKsst(7), FileKind::SpeedKsst(9)]
+        states[4].store.engines.files_on(Volume::FAST),
+        [FileKind::FastKsst(7), FileKind::FastKsst(9)]
     );
     assert_eq!(kinds(&states[5]), two.map(|it| name(it.trim_end_matches("-1"))), "all are in the directory");
     assert!(states[5].to_directory().0.is_empty());
@@ -353,7 +353,7 @@ fn golden_manifest_with_tables_on_two_disks_is_unchanged() {
 fn a_table_on_an_unknown_disk_is_refused_by_name() {
     let create = || Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
     for (volume, kind, file) in [
-        (Volume::SPEED, ErrorKind::Corruption, "/000000000007.ksst-1"),
+        (Volume::FAST, ErrorKind::Corruption, "/000000000007.ksst-1"),
         (Volume(2), ErrorKind::Unsupported, "/000000000007.ksst"),
     ] {
         let (sim, manifest) = new_store(1);
@@ -370,8 +370,8 @@ fn a_table_on_an_unknown_disk_is_refused_by_name() {
 fn values_on_an_unknown_disk_are_refused_by_name() {
     let create = || Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
     for (volume, segment, kind, file) in [
-        (Volume::SPEED, false, ErrorKind::Corruption, "/000000000007.vsst-1"),
-        (Volume::SPEED, true, ErrorKind::Unsupported, "/000000000007.vsst"),
+        (Volume::FAST, false, ErrorKind::Corruption, "/000000000007.vsst-1"),
+        (Volume::FAST, true, ErrorKind::Unsupported, "/000000000007.vsst"),
         (Volume(2), false, ErrorKind::Unsupported, "/000000000007.vsst"),
     ] {
         let (sim, manifest) = new_store(1);

@@ -12,7 +12,7 @@ const SEEDS: u64 = 600;
 /// Result of a replay: each batch with its place, and the report or the error.
 #[derive(Debug, PartialEq)]
 struct Outcome {
-    batches: Vec<(TenantId, SeqNo, SeqNo, Place, Vec<u8>)>,
+    batches: Vec<(TenantId, SeqNo, SeqNo, LogAddress, Vec<u8>)>,
     end: std::result::Result<RecoveryReport, String>,
     damage: Option<String>,
 }
@@ -38,7 +38,7 @@ fn replayed(env: &Env, lane: Lane, groups: &[LogGroup], refused: usize) -> Outco
 fn up_to_damage(env: &Env, groups: &[LogGroup]) -> Outcome {
     let mut batches = Vec::new();
     let mut take = |tenant: TenantId, seq: SeqNo, bytes: &[u8]| {
-        batches.push((tenant, seq, 0, Place::of_page(0, 0), bytes.to_vec()));
+        batches.push((tenant, seq, 0, LogAddress::of_page(0, 0), bytes.to_vec()));
         Ok(())
     };
     let (end, damage) = match recover_up_to_damage(env, dir(), store(), groups, &mut take) {

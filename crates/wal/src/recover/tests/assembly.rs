@@ -1,6 +1,6 @@
 //! Fragments with valid checksums that form no batch: a bug, or a forgery.
 
-use super::super::{Assembly, Place};
+use super::super::{Assembly, LogAddress};
 use crate::page::{BatchHeader, Fragment, FragmentKind};
 use crate::tenant::TenantId;
 
@@ -26,7 +26,7 @@ fn invalid_fragment_sequences_are_refused() {
     ];
     for (told, fragments) in cases {
         let mut assembly = Assembly::default();
-        let found = fragments.iter().map(|f| assembly.add(f, Place::default()).map(drop));
+        let found = fragments.iter().map(|f| assembly.add(f, LogAddress::default()).map(drop));
         let found: Vec<_> = found.collect();
         let (last, before) = found.split_last().unwrap();
         assert!(before.iter().all(Result::is_ok), "{told}: {before:?}");

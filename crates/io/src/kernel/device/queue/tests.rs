@@ -126,7 +126,7 @@ fn a_ring_that_polls_loses_nothing() {
     let dir = Temp::new();
     let path = dir.0.join("image");
     create_image(&path, LEN, ImageRoom::Written).unwrap();
-    let Ok(ring) = Flights::new(Kind::Polled) else { return println!("skipped: no ring that polls") };
+    let Ok(ring) = RingTransfers::new(Kind::Polled) else { return println!("skipped: no ring that polls") };
     let options = DeviceOptions::default();
     let device = super::super::open_kernel(&path, &options).unwrap();
     let (ring, completions) = (Some(ring), Completions::Polled);

@@ -10,7 +10,7 @@
 //! Inputs without references need no reads and no holds. Moves need none either: the references of
 //! a moved table stay.
 
-use super::{Begun, CompactionJob, Whole, class_of};
+use super::{Begun, ClaimedCompaction, CompactionJob, class_of};
 use crate::plan::requests::Caller;
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
@@ -74,7 +74,7 @@ impl Claimed {
         let used = values::used_names(lists.iter().map(Vec::as_slice));
         self.claim.narrow(values::names_to_pin(&self.version, &used));
         let outline = values::outline(&self.version, &used, &self.compaction.relocate_vssts);
-        let whole = Whole::new(self, outline, lists);
+        let whole = ClaimedCompaction::new(self, outline, lists);
         whole.ask_for_help();
         CompactionJob::new(whole, None)
     }

@@ -1,7 +1,7 @@
 //! The merge of one piece of a compaction, in steps.
 
-use super::Whole;
-use super::pieces::{Created, Merged, Piece};
+use super::ClaimedCompaction;
+use super::subcompactions::{Created, Merged, Subcompaction};
 use crate::tree::output::{TableFiles, VsstFiles};
 use crate::tree::retained::{CountedTable, Counting, TableSync};
 use crate::work::jobs::hot_cold::Drops;
@@ -11,7 +11,7 @@ use base::Result;
 use lsm::below::DeeperLevels;
 use lsm::policy::Reason;
 use lsm::{
-    Bounds, Hooks, MergeJob, MergeOptions, MergingIterator, OutputCutter, Sources, Step, TableSource,
+    Bounds, JobEnv, MergeJob, MergeOptions, MergingIterator, OutputCutter, Sources, Step, TableSource,
     Visibility,
 };
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct Running {
 impl Running {
     /// Opens the inputs. The snapshots are those of now: a piece that begins later retains nothing
     /// for snapshots released before.
-    pub fn begin(whole: &Whole, piece: &Piece) -> Result<Running> {
+    pub fn begin(whole: &ClaimedCompaction, piece: &Subcompaction) -> Result<Running> {
         let (jobs, compaction) = (&whole.jobs, &whole.compaction);
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
         let snapshots = jobs.tree.snapshots.for_job();
@@ -79,7 +79,7 @@ impl Running {
     }
 
     /// Runs a step. Returns the outputs once the piece is merged.
-    pub fn step(&mut self, whole: &Whole) -> Result<Option<Merged>> {
+    pub fn step(&mut self, whole: &ClaimedCompaction) -> Result<Option<Merged>> {
         let jobs = &whole.jobs;
         let mut files = TableFiles {
             tree: &jobs.tree,
@@ -92,7 +92,7 @@ impl Running {
             sync: TableSync::AtOnce,
         };
         let mut values = self.separation.hook(jobs);
-        let mut hooks = Hooks {
+        let mut hooks = JobEnv {
             files: &mut files,
             cutter: &mut *self.cutter,
             below: &mut self.below,

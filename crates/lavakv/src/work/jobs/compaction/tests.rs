@@ -8,7 +8,7 @@ use io::Rng;
 use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
 use std::collections::BTreeMap;
 use std::path::Path;
-use store::run::{Duty, Work};
+use store::run::{Work, WorkerRole};
 
 fn options(rng: &mut Rng) -> Options {
     let vlsm = lsm::policy::VlsmOptions { table_bytes: 8 << 10, level_1_tables: 4, ..Default::default() };
@@ -50,7 +50,8 @@ fn contents(db: &Db, options: ReadOptions) -> Model {
 /// Returns the jobs of the next compaction in pieces, helpers included. Other jobs run to their
 /// end.
 fn jobs_of_pieces(jobs: &Arc<Jobs>) -> Vec<Box<dyn Job>> {
-    let mut all: Vec<Box<dyn Job>> = next_job(jobs, Duty::AllButLog, JobClass::Idle).into_iter().collect();
+    let mut all: Vec<Box<dyn Job>> =
+        next_job(jobs, WorkerRole::AllButLog, JobClass::Idle).into_iter().collect();
     let wants = |set: &InProgressSet| set.to_help(JobClass::L0).or(set.to_help(JobClass::Compaction));
     let knows = wants(&lock(&jobs.in_progress)).is_some();
     if !all.is_empty() && !knows {
@@ -154,8 +155,8 @@ fn run(seed: u64, seen: &mut Seen) {
     let errors = db.verify().unwrap().errors;
     assert!(errors.is_empty(), "seed {seed}: {errors:?}");
     let stats = db.stats();
-    assert!(stats.compaction_pieces >= stats.compactions - stats.compaction_moves);
-    seen.pieces += stats.compaction_pieces + stats.compaction_moves - stats.compactions;
+    assert!(stats.subcompactions >= stats.compactions - stats.compaction_moves);
+    seen.pieces += stats.subcompactions + stats.compaction_moves - stats.compactions;
     db.close().unwrap();
 }
 

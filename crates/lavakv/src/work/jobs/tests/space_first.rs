@@ -72,14 +72,14 @@ struct Outcome {
 
 /// A thread of the scheduler: a stack of jobs, the most urgent on top.
 struct Worker {
-    duty: Duty,
+    duty: WorkerRole,
     stack: Vec<Box<dyn Job>>,
     /// Device time used so far.
     had_ns: u64,
 }
 
 impl Worker {
-    fn new(duty: Duty) -> Worker {
+    fn new(duty: WorkerRole) -> Worker {
         Worker { duty, stack: Vec::new(), had_ns: 0 }
     }
 
@@ -105,7 +105,7 @@ struct Workers(Vec<Worker>);
 
 impl Workers {
     fn new(threads: usize) -> Workers {
-        let duties = [Duty::Log].into_iter().chain((0..threads).map(|_| Duty::AllButLog));
+        let duties = [WorkerRole::Log].into_iter().chain((0..threads).map(|_| WorkerRole::AllButLog));
         Workers(duties.map(Worker::new).collect())
     }
 

@@ -114,7 +114,8 @@ fn a_reference_list_that_differs_from_the_manifest_is_damage() {
     assert_eq!(UseSums::of(&list), *table.uses.sums());
     let mut wrong = list.clone();
     wrong[0].stored_bytes += 1;
-    let wrong = FileMeta { uses: version::Uses::from(wrong).without_list(), ..FileMeta::clone(table) };
+    let wrong =
+        FileMeta { uses: version::TableReferences::from(wrong).without_list(), ..FileMeta::clone(table) };
     let e = jobs.files.tables.dependencies(&wrong).unwrap_err();
     let is_there = e.file().is_some_and(|file| file.ends_with(table.kind().to_string()));
     assert!(e.is_corruption() && is_there, "{e}");

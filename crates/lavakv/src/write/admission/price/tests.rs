@@ -7,7 +7,7 @@ type Outcome = Result<String, Box<dyn Error>>;
 const MB: u64 = 1 << 20;
 
 /// Sets a field of the pressure by its name in scripts.
-fn set(p: &mut Pressure, field: &str, value: u64) {
+fn set(p: &mut WritePressure, field: &str, value: u64) {
     match field {
         "memory-used-mib" => p.memory_used = value * MB,
         "memory-max-mib" => p.memory_max = value * MB,
@@ -35,7 +35,7 @@ fn shown(allowed: Option<(u64, StallCause)>) -> String {
 
 /// Returns the rates for values of a field, or for all from `first` to `last`. They must fall, and
 /// never reach zero.
-fn falls(mut p: Pressure, case: &mut TestCase) -> Outcome {
+fn falls(mut p: WritePressure, case: &mut TestCase) -> Outcome {
     let field: String = case.take_arg("field")?;
     let values: Vec<u64> = match case.try_take_args("values")? {
         Some(values) => values,
@@ -108,11 +108,11 @@ fn drained(case: &mut TestCase) -> Outcome {
     Ok(format!("{low:.2} to {high:.2} of the rate of draining, {deepest:.1} tables deep\n"))
 }
 
-fn run(pressure: &mut Pressure, case: &mut TestCase) -> Outcome {
+fn run(pressure: &mut WritePressure, case: &mut TestCase) -> Outcome {
     let out = match &*case.directive {
         // Lines of fields and values; all other fields are at their defaults.
         "pressure" => {
-            *pressure = Pressure::default();
+            *pressure = WritePressure::default();
             for line in case.input.lines() {
                 let (field, value) = line.split_once(' ').unwrap();
                 set(pressure, field, value.parse()?);
@@ -120,7 +120,7 @@ fn run(pressure: &mut Pressure, case: &mut TestCase) -> Outcome {
             shown(pressure.allowed_rate())
         }
         "payers" => {
-            let payers = [Payer::Write, Payer::Deletes, Payer::Segment];
+            let payers = [ChargedKind::Write, ChargedKind::Deletes, ChargedKind::Segment];
             let payer = |payer| format!("{payer:?}: {}", shown(pressure.on(payer).allowed_rate()));
             payers.map(payer).concat()
         }
@@ -136,7 +136,7 @@ fn run(pressure: &mut Pressure, case: &mut TestCase) -> Outcome {
 #[test]
 fn scripts() {
     datadriven::walk("src/write/admission/price/scripts", |file| {
-        let mut pressure = Pressure::default();
+        let mut pressure = WritePressure::default();
         file.run(|case| run(&mut pressure, case));
     });
 }

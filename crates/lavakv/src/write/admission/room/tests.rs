@@ -1,11 +1,11 @@
 mod schedules;
 
-use super::{Look, Need, Tried};
+use super::{AdmissionAttempts, RotationSearch, WaitCondition};
 use crate::batch::Change;
 use crate::batch::payload::Payload;
 use crate::context::sizes::tests::SUMS;
 use crate::tree::family::tests::STEPS;
-use crate::write::admission::need::{Ask, ReserveShare};
+use crate::write::admission::wait_condition::{ReserveShare, SpaceRequest};
 use crate::{Db, FamilyOptions, Options, SpaceLimit, WriteOptions};
 use base::ValueKind;
 use io::sim::SimEnv;
@@ -78,20 +78,20 @@ fn a_failed_search_for_memory_is_repeated() {
     let (writes, memory) = (&db.engine().writes, &db.engine().space.memory);
     for nth in (0u64..).take_while(|_| memory.used() <= 100 << 10) {
         db.put_cf(&families[nth as usize % 3], &nth.to_be_bytes(), &[7; 1000]).unwrap();
-        writes.memtables.settle();
+        writes.memtables.wait_for_inserts();
     }
     assert_eq!(memory.backlog(), 0, "nothing was frozen");
     let value = [7; 30 << 10];
     let change = Change { kind: ValueKind::Value, family: families[0].0.id, key: b"k", value: &value };
     let payload = Payload::of_test(&families[0].0, change);
     let find = |largest| {
-        let mut tried = Tried { largest, ..Tried::NONE };
+        let mut tried = AdmissionAttempts { largest, ..AdmissionAttempts::NONE };
         writes.admission.find_memory(&mut writes.memtables.lock(), &payload, &mut tried).unwrap()
     };
-    assert!(matches!(find(Some(None)), Some(Need::Look(Look::Largest))));
+    assert!(matches!(find(Some(None)), Some(WaitCondition::Look(RotationSearch::Largest))));
     assert_eq!(memory.backlog(), 0, "nothing was frozen");
     // The second search finds a family, freezes it, and waits for it.
-    assert!(matches!(find(Some(Some((*families[1].0).clone()))), Some(Need::Memory { .. })));
+    assert!(matches!(find(Some(Some((*families[1].0).clone()))), Some(WaitCondition::Memory { .. })));
     assert!(memory.backlog() > 0);
 }
 
@@ -107,7 +107,7 @@ fn a_full_store_does_not_walk_families_under_the_write_lock() {
     let writes = &db.engine().writes;
     for share in [ReserveShare::None, ReserveShare::Half, ReserveShare::All] {
         let (asked, summed, now_ns) = (STEPS.get(), SUMS.get(), db.engine().context.now_ns());
-        let ask = Ask { bytes: 1 << 40, share };
+        let ask = SpaceRequest { bytes: 1 << 40, share };
         // Refused, or told to wait for space that jobs may free.
         let admitted = writes.admission.admit(&mut writes.memtables.lock(), ask, now_ns);
         assert!(!matches!(admitted, Ok(None)), "there is no such room");

@@ -6,7 +6,7 @@ use crate::{Db, FamilyOptions, Options};
 use base::sync::lock;
 use io::Rng;
 use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
-use store::run::{Duty, Work};
+use store::run::{Work, WorkerRole};
 
 /// Tables are long enough for a compaction of several steps.
 fn options() -> Options {
@@ -46,7 +46,7 @@ fn looking(sim: &SimEnv) -> (Db, Box<dyn Job>) {
             continue;
         }
         let jobs = &db.engine().jobs;
-        while let Some(job) = next_job(jobs, Duty::AllButLog, JobClass::Idle) {
+        while let Some(job) = next_job(jobs, WorkerRole::AllButLog, JobClass::Idle) {
             if is_held(&db) && job.inputs().len() > 1 {
                 return (db, job);
             }

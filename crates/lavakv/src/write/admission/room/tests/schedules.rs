@@ -40,7 +40,7 @@ fn write(db: &Db, families: &[ColumnFamily], writer: u64, most: &AtomicU64) {
         db.put_cf(family, &key(writer, nth), &[nth as u8; VALUE_LEN]).unwrap();
         // Under the lock: memtables frozen in between would count twice.
         let _writer = db.engine().writes.memtables.lock();
-        db.engine().writes.memtables.settle();
+        db.engine().writes.memtables.wait_for_inserts();
         most.fetch_max(db.engine().space.memory.used(), Ordering::Relaxed);
     }
 }
