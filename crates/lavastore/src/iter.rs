@@ -347,6 +347,7 @@ impl Cursor {
     ///   continues behind them.
     /// * `Io`: the device or the system refused a read. Seek again.
     /// * `Closed`: the store was closed.
+    ///
     /// After an error the cursor has no position.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.iterator.seek_to_first()

@@ -127,6 +127,7 @@ impl Requests {
     ///   Wait for one and repeat.
     /// * `InvalidArgument`, `TooLarge`, `NotFound`, `ReadOnly`, `Closed`: as for
     ///   [`Writer::put`](crate::Writer::put).
+    ///
     /// Nothing is written after an error of this call. The future reports later errors, such as
     /// `NoSpace` and `Io`.
     pub fn put(&self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<WriteRequest> {
@@ -194,6 +195,7 @@ impl Requests {
     /// * `Busy`: [`RequestOptions::depth`] requests are in flight. Wait for one and repeat.
     /// * `NotFound`: the family was dropped. `InvalidArgument`: the snapshot belongs to another
     ///   store. `Closed`.
+    ///
     /// The future reports later errors, such as `Corruption` and `Io`.
     pub fn get(&self, key: impl Into<Vec<u8>>) -> Result<Request<Option<Value>>> {
         self.inner.get(self.family.inner(), key.into())

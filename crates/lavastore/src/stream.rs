@@ -83,6 +83,7 @@ impl ValueWriter {
     /// * `NoSpace`: the limit or the volume is full. Make room and start anew.
     /// * `Busy`: the piece would wait longer than the options allow.
     /// * `Closed`, `Io`, `Poisoned`: the store cannot be written.
+    ///
     /// After an error the value cannot be finished: drop the writer.
     pub fn append(&mut self, data: impl AsRef<[u8]>) -> Result<()> {
         self.inner.append(data.as_ref())

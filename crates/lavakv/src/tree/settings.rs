@@ -47,6 +47,7 @@ impl OfStore {
 /// Settings of a family: see the module.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// The given options, and those that fit the volume.
     options: Mutex<FitOptions, rank::FamilyOptions>,
     of_store: OfStore,
     /// Unreadable tables.

@@ -110,6 +110,7 @@ impl Sums {
 /// Space demands of all families: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceSums {
+    /// The demand of each family, and the sums over all of them.
     sums: Mutex<Sums, rank::SpaceDemand>,
 }
 

@@ -58,6 +58,7 @@ impl<'a> LogWriter<'a> {
     /// * `NoSpace`: trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write.
     /// * `Poisoned`: an earlier write failed at the device. Close and reopen the store.
+    ///
     /// After `Io` the device failed, and the next open decides whether the record exists.
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.log.inner().append(lsn, bytes.as_ref(), self.durability()?)

@@ -23,7 +23,7 @@ use crate::plan::room::output_bytes;
 use crate::tree::family::Family;
 use crate::tree::install::FamilyEdit;
 use crate::tree::output::file_meta;
-use crate::tree::table_placement;
+use crate::tree::table_placement::stays;
 use base::sync::lock;
 use base::{HashSet, Result};
 use inputs::Lists;
@@ -164,8 +164,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         set.give_back(&compaction);
         return None;
     };
-    let stays =
-        table_placement::stays(&jobs.context.options, &family.settings.tables_set_aside(), &compaction);
+    let stays = stays(&jobs.context.options, &family.settings.tables_set_aside(), &compaction);
     if !stays && jobs.space.grants.would_grant(compaction.input_bytes()) {
         compaction.trivial_move = false;
     }
