@@ -64,11 +64,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `Locked`: another process (or this one) has the store open. Close it there, share the
-    ///   `Db`, or use [`Db::open_read_only`].
-    /// * `Corruption`: the log or the manifest is damaged; the error names file and offset. Restore
-    ///   a checkpoint, or use [`Db::repair`]. Other damage does not prevent the open: see
-    ///   [`Db::damaged_files`].
+    /// * `Locked`: a process has the store open. Share its `Db`, or use [`Db::open_read_only`].
+    /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair`].
+    ///   Other damage does not prevent the open: [`Db::damaged_files`] lists it.
     /// * `Unsupported`: a newer release wrote the store. Use that release.
     /// * `InvalidArgument`: the path is not a store's directory.
     /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
@@ -92,9 +90,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::open`]; `InvalidArgument` for an option out of range, with its name and
-    /// range; `NotFound` and `AlreadyExists` if [`Options::create_if_missing`] and
-    /// [`Options::error_if_exists`] ask for them.
+    /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
+    /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
+    /// * `Locked`: a process has the store open. Share its `Db`, or use [`Db::open_read_only`].
+    /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         Self::open_in(&Env::kernel(), path, options)
     }
@@ -112,7 +113,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::open_with`].
+    /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
+    /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
+    /// * `Locked`: a process has the store open. Share its `Db`, or use [`Db::open_read_only_in`].
+    /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair_in`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         lavakv::Db::open_in(env.clone(), path, options.clone()).map(Self::over)
     }
@@ -143,13 +149,15 @@ impl Db {
     /// # Errors
     /// * `NotFound`: there is no store. A read-only open creates none.
     /// * `Corruption`: no state can be shown. Use [`Db::repair`].
-    /// * `Unsupported`: a newer release wrote the store.
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
     /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
+    /// * `Busy`, `Io`: the writer is faster than the open, or a read failed. Repeat the call.
     pub fn open_read_only(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         Self::open_read_only_in(&Env::kernel(), path, options)
     }
 
-    /// Same as [`Db::open_read_only`], in an environment such as a simulated machine.
+    /// Opens a store for reading as [`Db::open_read_only`] does, where the store is on a LavaFS
+    /// volume, on two disks, or on a simulated machine.
     ///
     /// ```
     /// use lavastore::{Db, ErrorKind, Options, testing::SimEnv};
@@ -159,7 +167,11 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::open_read_only`].
+    /// * `NotFound`: there is no store. A read-only open creates none.
+    /// * `Corruption`: no state can be shown. Use [`Db::repair_in`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
+    /// * `Busy`, `Io`: the writer is faster than the open, or a read failed. Repeat the call.
     pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         lavakv::Db::open_read_only_in(env.clone(), path, options.clone()).map(Self::over)
     }
@@ -187,8 +199,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the store was not opened for reading; the errors of
-    /// [`Db::open_read_only`].
+    /// * `InvalidArgument`: the store was not opened for reading, and so shows every write already.
+    /// * `NotFound`, `Corruption`, `Unsupported`: the store is gone, damaged or of a newer release.
+    /// * `Busy`, `Io`: the writer is faster than the call, or a read failed. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn catch_up(&self) -> Result<Db> {
         self.kv().catch_up().map(Self::over)
     }
@@ -243,7 +257,7 @@ impl Db {
     ///
     /// Repair includes the logs of a store. Open such a new store with [`Db::open_with_logs`]. Of a
     /// batch over keys and logs, the new store has both halves, or the report names the missing
-    /// one.
+    /// one. Damage is no error: the report lists the losses.
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions};
@@ -253,10 +267,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if a process has the store open; `AlreadyExists` if `into` has other contents;
-    /// `Unsupported` if a newer release wrote the store, or if it has only logs (see
-    /// [`LogStore::repair`](crate::LogStore::repair)); errors of writing the new store. Damage is
-    /// no error: the report lists it.
+    /// * `Locked`: a process has the store open. Close it there.
+    /// * `InvalidArgument`: an option is out of range, or `into` is inside the damaged store.
+    /// * `AlreadyExists`: `into` has other contents. Choose another directory.
+    /// * `NotFound`: `path` is no directory, or an unfinished checkpoint or repair.
+    /// * `Unsupported`: of a newer release, or of logs only (`LogStore::repair` saves these).
+    /// * `NoSpace`, `Io`, `Cancelled`: the new store is removed. Fix the cause and repeat.
     pub fn repair(
         path: impl AsRef<Path>,
         into: impl AsRef<Path>,
@@ -266,7 +282,9 @@ impl Db {
         Self::repair_in(&env, path, &env, into, options)
     }
 
-    /// Same as [`Db::repair`], from one environment into another or into the same one.
+    /// Salvages a store as [`Db::repair`] does, where the damaged or the new store is not in the
+    /// machine's file system, but on a LavaFS volume or a simulated machine. Damage is no error:
+    /// the report lists the losses.
     ///
     /// ```
     /// use lavastore::{Db, Options, RepairOptions, testing::SimEnv};
@@ -280,7 +298,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::repair`].
+    /// * `Locked`: a process has the store open. Close it there.
+    /// * `InvalidArgument`: an option is out of range, or `into` is inside the damaged store.
+    /// * `AlreadyExists`: `into` has other contents. Choose another directory.
+    /// * `NotFound`: `path` is no directory, or an unfinished checkpoint or repair.
+    /// * `Unsupported`: of a newer release, or of logs only (`LogStore::repair_in` saves these).
+    /// * `NoSpace`, `Io`, `Cancelled`: the new store is removed. Fix the cause and repeat.
     pub fn repair_in(
         from: &Env,
         path: impl AsRef<Path>,
@@ -307,14 +330,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: there is no store.
+    /// * `NotFound`: there is no store. Check the path.
     /// * `Corruption`: the list of families is damaged. Use [`Db::repair`].
-    /// * `Unsupported`: a newer release wrote the store.
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
     pub fn stored_family_options(path: impl AsRef<Path>) -> Result<Vec<(String, FamilyOptions)>> {
         lavakv::Db::stored_family_options(path)
     }
 
-    /// Same as [`Db::stored_family_options`], in an environment.
+    /// Returns the families of a closed or open store on a LavaFS volume or a simulated machine;
+    /// [`Db::stored_family_options`] does it in the machine's file system.
     ///
     /// ```
     /// use lavastore::{Db, testing::SimEnv};
@@ -322,7 +346,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::stored_family_options`].
+    /// * `NotFound`: there is no store. Check the path.
+    /// * `Corruption`: the list of families is damaged. Use [`Db::repair_in`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
     pub fn stored_family_options_in(
         env: &Env,
         path: impl AsRef<Path>,
@@ -359,9 +385,8 @@ impl Db {
     }
 
     /// Reads the value of one key of the family `default`; returns `None` if the key is absent.
-    /// Blocks on the device only if memory and cache lack the value.
-    ///
-    /// [`Value::into_vec`] returns bytes that may be kept for long.
+    /// Blocks on the device only if memory and cache lack the value. [`Value::into_vec`] returns
+    /// bytes that may be kept for long.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -370,13 +395,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default.get(key)
     }
 
-    /// Returns whether a key of the family `default` has a value, at a lower cost than [`Db::get`];
-    /// see [`Reader::contains_key`].
+    /// Returns whether a key of the family `default` has a value, at a lower cost than [`Db::get`]:
+    /// a separated value is not read, so damage to it stays undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -386,13 +414,17 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.default.contains_key(key)
     }
 
-    /// Reads many keys of the family `default` as of one moment, with their device reads in
-    /// parallel; see [`Reader::multi_get`].
+    /// Reads many keys of the family `default` at one moment, with their device reads in parallel.
+    /// The results are in the order of the keys, each with its own error. All values are in memory
+    /// at once: split a very long list.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -404,14 +436,18 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// For each key, the errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         self.default.multi_get(keys)
     }
 
     /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
     ///
-    /// The result is shorter, or empty, if the value ends earlier. See [`Reader::get_range`].
+    /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file, the
+    /// call reads that part only.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -421,7 +457,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.default.get_range(key, offset, len)
     }
@@ -442,7 +481,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     #[doc(alias = "stream")]
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.default.get_stream(key)
@@ -450,7 +492,8 @@ impl Db {
 
     /// Iterates over all keys of the family `default` and their values in ascending byte order.
     ///
-    /// See [`Reader::iter`] for visibility and cost; [`Iter::keys`] reads no values.
+    /// Later writes stay invisible to the iterator, and an error is its last item; [`Iter::keys`]
+    /// reads no values. The iterator keeps superseded files on disk: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -466,9 +509,7 @@ impl Db {
     }
 
     /// Iterates over a range of keys of the family `default` and their values in ascending byte
-    /// order.
-    ///
-    /// An empty range, or a start after the end, yields nothing.
+    /// order. An empty range, or a start after the end, yields nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -484,9 +525,7 @@ impl Db {
     }
 
     /// Iterates over the keys of the family `default` that begin with `prefix`, with their values,
-    /// in ascending byte order.
-    ///
-    /// An empty prefix selects all keys.
+    /// in ascending byte order. An empty prefix selects all keys.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -502,12 +541,10 @@ impl Db {
     }
 
     /// Sets a key of the family `default` to a value, and replaces the former value if there is
-    /// one.
+    /// one. [`Db::put_stream`] writes a large one without holding it in memory.
     ///
-    /// A value may have up to 1 GiB; [`Db::put_stream`] writes a large one without holding it in
-    /// memory. The write has the durability of
-    /// [`Options::durability`](field@crate::Options::durability) on return (default: buffered), and
-    /// is visible to all readers.
+    /// The write has the durability of [`Options::durability`](field@crate::Options::durability) on
+    /// return (default: buffered), and is visible to all readers.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -517,13 +554,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`].
+    /// * `InvalidArgument`: an empty key in a store of format 1. [`Db::upgrade`] raises the format.
+    /// * `TooLarge`: the key is above 64 KiB, or the value above 1 GiB. Split the value.
+    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
     }
 
     /// Starts a value of the family `default` that the caller writes in pieces, in constant memory.
-    ///
     /// The value appears when [`ValueWriter::finish`] returns; until then readers see the former
     /// one.
     ///
@@ -539,7 +579,11 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`].
+    /// * `InvalidArgument`: an empty key in a store of format 1. [`Db::upgrade`] raises the format.
+    /// * `TooLarge`: the key is above 64 KiB. Use a shorter one.
+    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
     #[doc(alias = "stream")]
     pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         self.default.put_stream(key)
@@ -555,15 +599,18 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`].
+    /// * `InvalidArgument`: an empty key in a store of format 1. [`Db::upgrade`] raises the format.
+    /// * `TooLarge`: the key is above 64 KiB, so it was never there.
+    /// * `NoSpace`: the volume lacks room even for deletes. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.default.delete(key)
     }
 
     /// Deletes all keys of a range of the family `default` at the cost of one write, however many
-    /// keys there are.
-    ///
-    /// An empty range deletes nothing; snapshots and iterators that exist still see the keys.
+    /// keys there are. An empty range deletes nothing; snapshots and iterators that exist still see
+    /// the keys.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -574,15 +621,18 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::delete_range`].
+    /// * `InvalidArgument`: the start is after the end. Swap the bounds.
+    /// * `TooLarge`: a bound is above 64 KiB. Use a shorter one.
+    /// * `NoSpace`: the volume lacks room even for deletes. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.default.delete_range(range)
     }
 
     /// Writes a batch atomically, over any number of families: readers and crashes see all of it or
-    /// nothing.
-    ///
-    /// See [`Writer::write`] for the order of changes and for empty batches.
+    /// nothing. The changes apply in the order of the batch, so a later change of a key wins. An
+    /// empty batch is no error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -594,7 +644,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::write`].
+    /// * `InvalidArgument`: a family of another store, or an empty key in a store of format 1.
+    /// * `TooLarge`: a key, a value or the batch exceeds the [`limits`](crate::limits). Split it.
+    /// * `NotFound`, `Unsupported`: a family was dropped, or this release lacks its policy.
+    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.writing(&WriteOptions::default()).write(batch)
     }
@@ -616,10 +671,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `Io`: the device failed. Buffered writes may be lost at a loss of power. Close and reopen
-    ///   the store.
-    /// * `Poisoned`: an earlier write or sync had that failure. Close and reopen the store.
-    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write.
+    /// * `Io`, `Poisoned`: this call or an earlier write failed at the device. A loss of power may
+    ///   take buffered writes. Close and reopen the store.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     #[doc(alias = "flush_wal")]
     #[doc(alias = "persist")]
     pub fn sync(&self) -> Result<()> {
@@ -646,8 +700,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a depth outside of 1 to 1,048,576; `Closed`; errors of starting
-    /// threads: raise the limits of the process.
+    /// * `InvalidArgument`: the depth is outside of 1 to 1,048,576.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
+    /// * `Io`: the system refused a thread. Raise the limits of the process.
     #[doc(alias = "async")]
     pub fn requests(&self, options: &RequestOptions) -> Result<Requests> {
         Requests::new(self.default.handle(), options)
@@ -671,10 +726,9 @@ impl Db {
         self.snapshot_named("")
     }
 
-    /// Same as [`Db::snapshot`], with a name for the space report.
-    ///
-    /// [`Db::space`] lists the snapshot under this name with its age and the bytes that it holds,
-    /// so that a leaked one can be found. Names need not be unique.
+    /// Keeps the present state readable as [`Db::snapshot`] does, under a name: use it for
+    /// snapshots that live long, so that a leaked one can be found. [`Db::space`] lists the
+    /// snapshot under this name with its age and the bytes that it holds. Names need not be unique.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -689,8 +743,10 @@ impl Db {
     /// Frees the space of deleted and overwritten keys of a range now, and waits for that.
     ///
     /// Compaction runs in the background anyway; use this call after a mass delete or before a
-    /// checkpoint. The call rewrites the data of the range in the family `default`, which takes
-    /// device time. Reads and writes continue.
+    /// checkpoint. The call moves the data of the range in the family `default` down, level by
+    /// level, to the last level in use. There it rewrites only files with deleted keys, or with
+    /// versions that snapshots held. That takes device time and free space. Reads and writes
+    /// continue; later writes are not moved.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -700,14 +756,18 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Family::compact_range`].
+    /// * `InvalidArgument`: the start is after the end. Swap the bounds.
+    /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot compact. Completed parts stay.
+    /// * The error of a background job, such as `Corruption` of a file in the range.
     #[doc(alias = "compact")]
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.default.compact_range(range)
     }
 
-    /// Same as [`Db::compact_range`], with options, cancellation and progress: see
-    /// [`Family::compact_range_with`].
+    /// Compacts as [`Db::compact_range`] does, where data must be rewritten under new options
+    /// ([`CompactRequest::rewrite`]), or the call needs cancellation or progress. `tell` gets the
+    /// progress on the calling thread.
     ///
     /// ```
     /// # use lavastore::CompactRequest;
@@ -717,7 +777,11 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Family::compact_range`].
+    /// * `InvalidArgument`: the start is after the end. Swap the bounds.
+    /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
+    /// * `Cancelled`: [`CompactRequest::cancel`] ended the call. Completed parts stay.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot compact. Completed parts stay.
+    /// * The error of a background job, such as `Corruption` of a file in the range.
     pub fn compact_range_with(
         &self,
         range: impl KeyRange,

@@ -95,13 +95,17 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.reader().get(key)
     }
 
-    /// Returns whether a key of the family has a value, at a lower cost than [`Family::get`]; see
-    /// [`Reader::contains_key`].
+    /// Returns whether a key of the family has a value, at a lower cost than [`Family::get`]: a
+    /// separated value is not read, so damage to it stays undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -111,13 +115,18 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.reader().contains_key(key)
     }
 
-    /// Reads many keys of the family as of one moment, with their device reads in parallel; see
-    /// [`Reader::multi_get`].
+    /// Reads many keys of the family at one moment, with their device reads in parallel. The
+    /// results are in the order of the keys, each with its own error. All values are in memory at
+    /// once: split a very long list.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -129,14 +138,19 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// For each key, the errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         self.reader().multi_get(keys)
     }
 
     /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
     ///
-    /// The result is shorter, or empty, if the value ends earlier. See [`Reader::get_range`].
+    /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file, the
+    /// call reads that part only.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -147,7 +161,11 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.reader().get_range(key, offset, len)
     }
@@ -163,14 +181,19 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.reader().get_stream(key)
     }
 
     /// Iterates over all keys of the family and their values in ascending byte order.
     ///
-    /// See [`Reader::iter`] for visibility and cost; [`Iter::keys`] reads no values.
+    /// Later writes stay invisible to the iterator, and an error is its last item; [`Iter::keys`]
+    /// reads no values. The iterator keeps superseded files on disk: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -227,7 +250,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`].
+    /// * `InvalidArgument`: an empty key in a store of format 1; [upgrade](crate::Db::upgrade) it.
+    /// * `TooLarge`: the key is above 64 KiB, or the value above 1 GiB. Split the value.
+    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.writer().put(key, value)
     }
@@ -246,7 +274,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`].
+    /// * `InvalidArgument`: an empty key in a store of format 1; [upgrade](crate::Db::upgrade) it.
+    /// * `TooLarge`: the key is above 64 KiB. Use a shorter one.
+    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         self.writer().put_stream(key)
     }
@@ -260,7 +293,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`].
+    /// * `InvalidArgument`: an empty key in a store of format 1; [upgrade](crate::Db::upgrade) it.
+    /// * `TooLarge`: the key is above 64 KiB, so it was never there.
+    /// * `NoSpace`: the volume lacks room even for deletes. Make room and repeat.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.writer().delete(key)
     }
@@ -277,7 +315,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::delete_range`].
+    /// * `InvalidArgument`: the start is after the end. Swap the bounds.
+    /// * `TooLarge`: a bound is above 64 KiB. Use a shorter one.
+    /// * `NoSpace`: the volume lacks room even for deletes. Make room and repeat.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.writer().delete_range(range)
     }
@@ -285,8 +328,10 @@ impl Family {
     /// Frees the space of deleted and overwritten keys of a range now, and waits for that.
     ///
     /// Compaction runs in the background anyway; use this call after a mass delete or before a
-    /// checkpoint. The call rewrites the data of the range, which takes device time and free space.
-    /// Reads and writes continue. Versions that snapshots see stay. An empty range does nothing.
+    /// checkpoint. The call moves the data of the range down, level by level, to the last level in
+    /// use. There it rewrites only files with deleted keys, or with versions that snapshots held.
+    /// That takes device time and free space. Reads and writes continue; later writes are not
+    /// moved. Versions that snapshots see stay. An empty range does nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -297,21 +342,22 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: the start is after the end.
-    /// * `NotFound`: the family was dropped.
+    /// * `InvalidArgument`: the start is after the end. Swap the bounds.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
     /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
-    /// * `ReadOnly`, `Closed`: this handle cannot compact. Completed parts keep their effect.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot compact. Completed parts stay.
     /// * The error of a background job, such as `Corruption` of a file in the range.
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.compact_range_with(range, &CompactRequest::default(), &mut |_| {})
     }
 
-    /// Same as [`Family::compact_range`], with options, cancellation and progress.
+    /// Compacts as [`Family::compact_range`] does, where data must be rewritten under new options,
+    /// or the call needs cancellation or progress.
     ///
     /// [`CompactRequest::rewrite`] rewrites all data of the range under the present options, for
     /// example after a change of compression. `tell` gets the progress on the calling thread, at
-    /// the start and after each rewritten table. After an interrupted call the next one resumes
-    /// where it stopped.
+    /// the start and after each rewritten table. To continue after an interrupted call, begin the
+    /// range at [`CompactProgress::rewritten_to`].
     ///
     /// ```
     /// # use lavastore::{Compression, CompactRequest, FamilyOptions};
@@ -328,8 +374,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Family::compact_range`]; `Cancelled` if [`CompactRequest::cancel`] ended the
-    /// call.
+    /// * `InvalidArgument`: the start is after the end. Swap the bounds.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
+    /// * `Cancelled`: [`CompactRequest::cancel`] ended the call. Completed parts stay.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot compact. Completed parts stay.
+    /// * The error of a background job, such as `Corruption` of a file in the range.
     pub fn compact_range_with(
         &self,
         range: impl KeyRange,

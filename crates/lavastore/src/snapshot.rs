@@ -98,13 +98,17 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.family(&self.default).get(key)
     }
 
     /// Returns whether a key of the family `default` as of the snapshot has a value, at a lower
-    /// cost than [`Snapshot::get`]; see [`Reader::contains_key`].
+    /// cost than [`Snapshot::get`]: a separated value is not read, so damage to it stays
+    /// undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -115,13 +119,17 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.family(&self.default).contains_key(key)
     }
 
-    /// Reads many keys of the family `default` as of the snapshot as of one moment, with their
-    /// device reads in parallel; see [`Reader::multi_get`].
+    /// Reads many keys of the family `default` as of the snapshot at one moment, with their device
+    /// reads in parallel. The results are in the order of the keys, each with its own error. All
+    /// values are in memory at once: split a very long list.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -133,14 +141,18 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// For each key, the errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         self.family(&self.default).multi_get(keys)
     }
 
     /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
     ///
-    /// The result is shorter, or empty, if the value ends earlier. See [`Reader::get_range`].
+    /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file, the
+    /// call reads that part only.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -150,7 +162,10 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.family(&self.default).get_range(key, offset, len)
     }
@@ -166,7 +181,10 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.family(&self.default).get_stream(key)
     }
@@ -174,7 +192,8 @@ impl Snapshot {
     /// Iterates over all keys of the family `default` as of the snapshot and their values in
     /// ascending byte order.
     ///
-    /// See [`Reader::iter`] for visibility and cost; [`Iter::keys`] reads no values.
+    /// An error is the last item; [`Iter::keys`] reads no values. The iterator keeps superseded
+    /// files on disk: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
