@@ -4,7 +4,7 @@
 //! queue owns the buffers, so an abandoned read never writes into freed memory; dropping the queue
 //! waits for the reads in flight. Files of the kernel's file system are read through an io_uring of
 //! the queue. Reads that no ring takes (portable engine, other file systems) go to a few threads,
-//! which are started on demand ([`hand_over`]). In simulation there are neither: a read is done
+//! which are started on demand ([`work_queue`]). In simulation there are neither: a read is done
 //! when completions are requested, one at a time, in an order drawn from the seed.
 //!
 //! A read that fails, or comes back short or interrupted from a ring, is repeated by plain reads,

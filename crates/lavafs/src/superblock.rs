@@ -10,7 +10,7 @@
 //! On a two-device volume, both devices have slots. The slots of the speed device are the
 //! superblock. The slots of the capacity device name their volume, and refer to no dump. Each slot
 //! names its device and the other device. The session of the last mount shows whether both devices
-//! are of the same time (`bond`).
+//! are of the same time (`device_pairing`).
 //!
 //! `docs/format/lavafs.md` has the byte layout.
 

@@ -7,8 +7,8 @@
 //! * `sizes`: sizes of the files and buffers of a store with these options. `fit`: reductions of
 //!   them on a small volume.
 //! * `event`, `stats`, `times`: events, counters and times.
-//! * `drain`: flush and compaction rates. `pacer`: the write rate limiter. `verdict`: the rate it
-//!   grants.
+//! * `drain`: flush and compaction rates. `write_rate_limiter`: the token bucket. `write_throttle`:
+//!   the rate it grants.
 //!
 //! The context depends on no file and no key, so every other module may depend on it.
 

@@ -632,7 +632,7 @@ impl Db {
     /// store already has the format.
     ///
     /// # Errors
-    /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
+    /// Those of [`store::files::StoreFiles::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         let engine = self.engine();
         let _entered = engine.serve()?;

@@ -1,6 +1,7 @@
 //! Values that are written to files before they are logged.
 //!
-//! * `segments`: large values, each in a file of its own; `draft`: a segment being written.
+//! * `segments`: large values, each in a file of its own; `pending_segment`: a segment being
+//!   written.
 //! * `placed`: values that an earlier release left in files beside its log.
 
 pub(crate) mod pending_segment;

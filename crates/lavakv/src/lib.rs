@@ -17,8 +17,8 @@
 //! * `plan`: how much background work runs at once, and how fast. `work`: jobs, in steps, on
 //!   threads or in simulation.
 //! * `admin`: operations for administrators. `requests`: asynchronous requests.
-//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `repairing`, `records`, `scale`: the
-//!   top level of the crate.
+//! * `db`, `engine`, `open`, `service`, `read_only`, `multi_engine`, `repairing`, `secondary_lane`,
+//!   `scale`: the top level of the crate.
 
 #![warn(missing_debug_implementations)]
 

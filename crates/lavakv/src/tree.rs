@@ -3,14 +3,14 @@
 //!
 //! * `families`: the list of families. `family_work`: the families with unflushed changes.
 //!   `family`: read states. `settings`: options and unreadable tables.
-//! * `summary`, `chain`, `demand`, `space_sums`: figures derived from a version or collected at run
-//!   time. `install`: commits an edit and publishes the new versions.
+//! * `summary`, `compaction_debt`, `scan_cost`, `space_sums`: figures derived from a version or
+//!   collected at run time. `install`: commits an edit and publishes the new versions.
 //! * `snapshot`, `open_iterators`, `retained`: snapshots, iterators, and the versions that tables
 //!   retain for them. `read_gate`: admits or refuses reads.
 //! * `empty_ranges`: key ranges in which iterators found no visible key.
 //! * `log_floor`: the oldest sequence that the log must still hold.
-//! * `output`: files written by jobs. `disk`, `speed_tables`, `speed_values`: placement of files on
-//!   two tiers. `damage`: consequences of an unreadable file for its family.
+//! * `output`: files written by jobs. `table_placement`, `fast_tier_tables`, `fast_tier_values`:
+//!   placement of files on two tiers. `damage`: consequences of an unreadable file for its family.
 
 pub(crate) mod compaction_debt;
 pub(crate) mod damage;

@@ -3,8 +3,8 @@
 //! * [`commit`]: the order of sequence, log append, insert, publication and durability. Start here.
 //! * [`admission`]: the rate of writes, the room that they need, and their waits.
 //! * [`memtables`]: inserts in flight, visibility, and rotation.
-//! * `large_value`: values in files of their own, written before the log. `owned`: writes that no
-//!   thread waits for. `fate`: the errors of writes of unknown fate.
+//! * `large_value`: values in files of their own, written before the log. `pending_write`: writes
+//!   that no thread waits for. `fate`: the errors of writes of unknown fate.
 
 pub(crate) mod admission;
 pub(crate) mod commit;

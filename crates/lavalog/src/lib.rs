@@ -21,7 +21,7 @@
 //!
 //! | component | owns |
 //! |---|---|
-//! | `foundation` | handles of the underlying store, which never change |
+//! | `store_handles` | handles of the underlying store, which never change |
 //! | `catalog` | the state of all logs |
 //! | `files`, `recent` | open index and cold files; the bytes of the newest records |
 //! | `hold`, `appliers` | the exclusive right to move groups; the exclusive right to apply a log |
@@ -38,9 +38,9 @@
 //! `manifest` (this engine's part of the manifest), `copy` (checkpoints of the store) and `times`
 //! (latency statistics).
 //!
-//! LavaLog and LavaKV are peers on the same store, and neither depends on the other. `beside` opens
-//! LavaLog as the secondary engine of a store that another engine, the *host engine*, opens and
-//! drives.
+//! LavaLog and LavaKV are peers on the same store, and neither depends on the other. `secondary`
+//! opens LavaLog as the secondary engine of a store that another engine, the *host engine*, opens
+//! and drives.
 
 mod appliers;
 mod applying;

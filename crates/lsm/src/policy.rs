@@ -18,7 +18,7 @@
 //! * [`rest`]: compactions that free deleted data.
 //! * [`relocation`]: restores the key order of separated values.
 //! * [`for_space`]: picks when space is short; `gain`: their expected benefit. [`exposing`]: picks
-//!   that expose garbage, using [`met`]: overlap statistics.
+//!   that expose garbage, using [`overlap_stats`]: overlap statistics.
 //! * [`set_aside`]: constraints from unreadable tables; `sink`: moves these tables down.
 //! * [`cutter`]: decides where the outputs of a compaction end; [`pieces`]: splits a compaction for
 //!   several threads.

@@ -13,7 +13,7 @@
 //!
 //! So no request has its own thread, and without requests in flight no thread has work. A request
 //! owns its bytes and everything that it has pinned. In simulation there are no threads: a waiting
-//! caller runs a step that the seed chooses ([`store::run::Foreground`]).
+//! caller runs a step that the seed chooses ([`store::run::AsyncRequests`]).
 //!
 //! **Close.** [`Reactor::stop`] lets each running step end and abandons the rest. A dropped
 //! operation or read resolves its request with `Closed`.

@@ -33,9 +33,9 @@
 //! | [`LogRecovery`] | replay, start and close |
 //!
 //! Private parts: `ahead` reads ahead, and `pace` chooses the group length. `idle` decides when the
-//! durable end gets a page of its own. `overtaken` computes a length of the tail buffer at which
-//! pages superseded by a flush are never written. [`read`] holds the reads of recovery and the
-//! checks against the manifest.
+//! durable end gets a page of its own. `buffered_pages` computes a length of the tail buffer at
+//! which pages superseded by a flush are never written. [`read`] holds the reads of recovery and
+//! the checks against the manifest.
 //!
 //! The log depends on the store's health, space and files, and on no engine.
 //!

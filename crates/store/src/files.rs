@@ -49,7 +49,7 @@ impl StoreFiles {
     }
 
     /// Begins the session of this opening on the fast tier, if there is one, before the log gets a
-    /// group. See [`crate::speed`].
+    /// group. See [`crate::fast_tier`].
     ///
     /// # Errors
     /// `NoSpace`: nothing happened, and the call may be repeated. Errors of

@@ -6,7 +6,7 @@
 //! * [`format`](mod@format): the format version of a store and the features of each version.
 //! * [`commit`]: the write-ahead log, which all engines share.
 //! * [`open`]: a store for engines without a top-level crate of their own. [`directory`]: the store
-//!   directory. [`secondary`]: a secondary engine on the store of another engine.
+//!   directory. [`secondary_engine`]: a secondary engine on the store of another engine.
 //! * [`engines`]: lists the engines of a store and removes one. [`mod@copy`]: copies a store.
 //! * [`context`]: shared state: the environment, health and signals. [`run`]: the background
 //!   scheduler.
@@ -15,7 +15,7 @@
 //! * [`pacing`]: limits the device share of background work.
 //! * [`volumes`]: locations and sizes of files. [`space`]: the space limit. [`files`]: creation,
 //!   caching and removal of files.
-//! * [`speed`]: the fast tier, a second disk for the log.
+//! * [`fast_tier`]: the fast tier, a second disk for the log.
 //! * [`repair`]: steps that are common to all repairs.
 //! * [`numbers`]: bounds of file, log group, page and edit numbers. [`field`]: decoding of such
 //!   fields.

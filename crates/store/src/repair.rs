@@ -303,7 +303,7 @@ pub struct Judged {
 ///
 /// 1. [`SecondaryRepair::look`]. Once more if it reports that the manifest has lost its end: both
 ///    engines use the same manifest, or none.
-/// 2. [`SecondaryRepair::secondary_engine`]: the new store is opened with it. Not in a dry run.
+/// 2. [`SecondaryRepair::secondary`]: the new store is opened with it. Not in a dry run.
 /// 3. [`SecondaryRepair::save`]. The primary engine makes both engines durable, which completes the
 ///    store.
 pub trait SecondaryRepair {

@@ -5,12 +5,12 @@
 //! the manifest names ([`Volumes::at`]). So a store can spread over several disks without a change
 //! of the format or of its readers.
 //!
-//! A store may have a fast tier for its log, tables and values ([`crate::speed`]). Then the store
-//! directory is a name space over two disks ([`TwoDisks`]), with one place for every kind of file,
-//! and both volumes have the same location. A table or value file on the fast tier has another kind
-//! of name ([`crate::names::FileKind::FastKsst`], [`crate::names::FileKind::FastVsst`]), which
-//! follows from its volume in the manifest. An open refuses a history with an unknown volume (see
-//! [`crate::manifest`]).
+//! A store may have a fast tier for its log, tables and values ([`crate::fast_tier`]). Then the
+//! store directory is a name space over two disks ([`TwoDisks`]), with one place for every kind of
+//! file, and both volumes have the same location. A table or value file on the fast tier has
+//! another kind of name ([`crate::names::FileKind::FastKsst`],
+//! [`crate::names::FileKind::FastVsst`]), which follows from its volume in the manifest. An open
+//! refuses a history with an unknown volume (see [`crate::manifest`]).
 
 pub mod identity;
 mod metered_fs;

@@ -7,8 +7,8 @@
 //! threads that it satisfied, and one waiter to lead the next round. A single thread never waits,
 //! since the token is always free.
 //!
-//! With many waiters, several rounds are in flight at once: see [`flights`]. All other work with
-//! the token waits until none is in flight.
+//! With many waiters, several rounds are in flight at once: see [`rounds_in_flight`]. All other
+//! work with the token waits until none is in flight.
 //!
 //! The token is also taken for other work ([`Commit::acquire`]), which may make pages durable
 //! without having announced them in time ([`Token::covers`]). The waiters for such pages wait for
@@ -18,8 +18,8 @@
 //! wake-up and leave. The models in `commit/loom_tests.rs` check every interleaving of this.
 //!
 //! A thread that finds the token free may wait a moment for the other threads of its commit group:
-//! see [`company`]. One of the waiters for a round that has not begun always waits with a timeout,
-//! so that the round begins.
+//! see [`commit_group`]. One of the waiters for a round that has not begun always waits with a
+//! timeout, so that the round begins.
 //!
 //! An asynchronous waiter leaves a [`Completer`] with the number of its page
 //! ([`Commit::when_durable`]). The end of every round resolves the completers of its pages, and a

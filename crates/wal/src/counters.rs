@@ -17,7 +17,7 @@ pub struct WalStats {
     /// Bytes of pages handed to the group files.
     pub written_bytes: u64,
     /// Bytes of pages that were superseded by a flush before they were written: see
-    /// [`crate::wal::Deferred::skip_to`].
+    /// [`crate::wal::DeferredWriter::skip_to`].
     pub skipped_bytes: u64,
     /// Durable writes.
     pub durable_writes: u64,

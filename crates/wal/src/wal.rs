@@ -51,7 +51,8 @@ pub struct WalOptions {
     /// Concurrent durable writes.
     pub loggers: Loggers,
     /// Maximum age of a buffered record, nanoseconds: its page stays in the tail buffer until then,
-    /// see the module `overtaken`. 0: pages are written once they justify a write. First lane only.
+    /// see the module `superseded_by_flush`. 0: pages are written once they justify a write. First
+    /// lane only.
     pub buffered_age_ns: u64,
     /// Limit of the tail buffer once there are durable batches: the pages that the device writes in
     /// this time, nanoseconds, since a durable batch must wait for them.

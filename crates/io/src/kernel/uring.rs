@@ -7,10 +7,10 @@
 //!
 //! **Soundness rule**: while a read is in flight, the kernel writes into memory of the caller. So
 //! [`Ring::read_many`] does not return, not even by a panic, before every read it submitted has
-//! completed. `Flight` is the guard: dropping it waits. If the kernel refuses the wait, the guard
-//! aborts the process, because otherwise the kernel could write into memory that has been reused. A
-//! ring that failed is closed, never reused: entries that it holds but did not submit would point
-//! into the memory of an earlier caller.
+//! completed. `RingTransfer` is the guard: dropping it waits. If the kernel refuses the wait, the
+//! guard aborts the process, because otherwise the kernel could write into memory that has been
+//! reused. A ring that failed is closed, never reused: entries that it holds but did not submit
+//! would point into the memory of an earlier caller.
 //!
 //! A [`Writer`] owns the buffers of its writes in flight, returns each only when the write has
 //! completed, and waits for all of them when it is dropped.

@@ -59,7 +59,7 @@ impl Snapshots {
     }
 
     /// Returns the visible frontier by a read-modify-write, which is ordered with publishers: see
-    /// `write::memtables::order`.
+    /// `write::memtables::visibility_ring`.
     pub fn visible_now(&self) -> SeqNo {
         self.visible.fetch_max(0, Ordering::AcqRel)
     }

@@ -2,11 +2,11 @@
 //!
 //! A write passes these checks in this order before it is logged. No check sleeps: it returns the
 //! condition to wait for ([`wait_condition::WaitCondition`]), and the caller waits with no lock
-//! held, up to its deadline ([`patience`]).
+//! held, up to its deadline ([`write_deadline`]).
 //!
 //! | check | lock | condition | refused with |
 //! |---|---|---|---|
-//! | [`payment`]: the throttle charge | none | `Time` | `Busy`: it ends after the deadline |
+//! | [`throttle_charge`]: the throttle charge | none | `Time` | `Busy`: it ends after the deadline |
 //! | [`space`]: the space limit, or a nearly full volume | writer | `Space` | `NoSpace` |
 //! | [`room`]: the budget of memtables | writer | `Memory` | `NoSpace`: no table can be written |
 //! | [`room`]: level 0 below its stop | writer | `Levels` | |

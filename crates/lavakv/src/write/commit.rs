@@ -322,8 +322,8 @@ impl<'a> WriteOp<'a> {
     }
 
     /// Appends the write to its lane, once all earlier batches of the other lane are durable (see
-    /// [`carry`]). Provides a log group if the log asks for one. `None`: the secondary engine
-    /// cannot take it now.
+    /// [`embedded_batch`]). Provides a log group if the log asks for one. `None`: the secondary
+    /// engine cannot take it now.
     fn append(
         &mut self,
         writer: &mut Writer,

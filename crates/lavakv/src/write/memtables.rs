@@ -20,7 +20,7 @@
 //! | a batch inserts alone | an insert of 16 MiB |
 //!
 //! **Inserts** run without the lock, several at once. Their registration order is the log order,
-//! and they become visible in it ([`order`]).
+//! and they become visible in it ([`visibility_ring`]).
 //!
 //! **Rotation** freezes an active memtable, under the writer's lock and after
 //! [`Memtables::wait_for_inserts`] has waited for all registered inserts. Two properties follow. A

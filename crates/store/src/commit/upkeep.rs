@@ -2,7 +2,7 @@
 //!
 //! The tasks write pages out, make them durable, prepare and release groups, lengthen the tail
 //! buffer, and confirm the durable end of an idle log. A log that stays idle also removes its free
-//! files. Pages superseded by a flush are never written: see `super::overtaken`.
+//! files. Pages superseded by a flush are never written: see `super::buffered_pages`.
 
 use super::files::GroupFiles;
 use super::floors::Floors;

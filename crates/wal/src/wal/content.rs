@@ -72,7 +72,7 @@ impl Content {
     /// file.
     ///
     /// A group stays until the first page of its successor is durable. Without syncs,
-    /// [`super::Deferred::write_out`] and [`super::Wal::persist_watermark`] make it durable.
+    /// [`super::DeferredWriter::write_out`] and [`super::Wal::persist_watermark`] make it durable.
     pub fn release_below(&self, floors: &[(TenantId, SeqNo)]) -> Vec<u64> {
         self.release_groups_below(floors).into_iter().map(|group| group.ltn).collect()
     }

@@ -1,7 +1,7 @@
 //! Syncs, and the writes of the holder of the token.
 //!
 //! A sync whose pages are new, in one group, and fit one write, writes them without the token and
-//! beside other rounds (`commit::flights`). All other work holds the token alone.
+//! beside other rounds (`commit::rounds_in_flight`). All other work holds the token alone.
 
 use super::{Position, WalOptions};
 use crate::commit::{Commit, Token, Took, Turn};

@@ -5,10 +5,10 @@
 //!
 //! A wide compaction is split at user keys ([`lsm::policy::pieces`]) into one piece per idle
 //! thread. All its jobs are alike ([`CompactionJob`]): each merges one piece after the other, and
-//! the job that ends the last piece installs all of them ([`pieces`]). So no job blocks on another.
-//! (A leader that waited for pieces would hold its thread, and could deadlock with pieces that lie
-//! under other work on the stacks of threads.) In simulation the pieces are ordinary jobs. The jobs
-//! share the claim ([`ClaimedCompaction`]), which is released with the last of them.
+//! the job that ends the last piece installs all of them ([`subcompactions`]). So no job blocks on
+//! another. (A leader that waited for pieces would hold its thread, and could deadlock with pieces
+//! that lie under other work on the stacks of threads.) In simulation the pieces are ordinary jobs.
+//! The jobs share the claim ([`ClaimedCompaction`]), which is released with the last of them.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};

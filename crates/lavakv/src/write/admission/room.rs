@@ -1,9 +1,9 @@
 //! Room for a write in memory, level 0 and the log; rotation of memtables.
 //!
 //! The checks run under the writer's lock, right before the append. Where they would wait for
-//! memory, level 0 or the log they return the condition (`need`) instead. The search for a family
-//! to freeze holds no lock ([`RotationSearch`]), since there may be thousands of families. Its
-//! result may be outdated when the lock is taken again, so it is checked before use.
+//! memory, level 0 or the log they return the condition (`wait_condition`) instead. The search for
+//! a family to freeze holds no lock ([`RotationSearch`]), since there may be thousands of families.
+//! Its result may be outdated when the lock is taken again, so it is checked before use.
 
 use super::Admission;
 use super::wait_condition::{RotationSearch, WaitCondition};

@@ -13,8 +13,7 @@
 //! | `Space` | a job or a delete has freed some, or a while has passed | collection, compaction, clean-up, deletes |
 //! | `Durable` | the log is durable up to the batch: the next step waits itself | the caller's own thread |
 //! | `Visible` | the inserts of earlier writes are done: the next step waits itself | their threads |
-//! | `RotationSearch` | a family to freeze is found: the step searches itself, with no lock held |
-//! the caller's own thread |
+//! | `RotationSearch` | a family to freeze is found: the step searches itself, with no lock held | the caller's own thread |
 //!
 //! Each but `Time`, `Durable` and `Visible` also ends where no job can bring it about: the next
 //! step then reports the reason.
