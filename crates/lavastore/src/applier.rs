@@ -89,9 +89,14 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument`: this record or a later one was applied. Continue at
-    /// [`Applier::next_lsn`]. The errors of [`Db::write`](crate::Db::write): nothing is applied,
-    /// and the call may be repeated after the remedy.
+    /// * `InvalidArgument`: the LSN is below [`Applier::next_lsn`], or a family is of another
+    ///   store.
+    /// * `NotFound`: a family was dropped. `TooLarge`: beyond the [`limits`](crate::limits).
+    /// * `NoSpace`: the limit or the volume is full. Make room and repeat.
+    /// * `Corruption`, `Io`: the position cannot be read. Repeat after `Io`; repair after damage.
+    /// * `ReadOnly`, `Closed`, `Forked`, `Poisoned`: the store cannot be written. Open it again.
+    ///
+    /// Nothing is applied after an error.
     pub fn apply(&mut self, lsn: Lsn, changes: &WriteBatch) -> Result<()> {
         if let Some(applied) = self.applied_lsn()?.filter(|applied| *applied >= lsn) {
             return Err(Error::invalid(format!(
@@ -115,7 +120,12 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::get`](crate::Db::get).
+    /// * `Corruption`: the position is damaged, or another writer changed its family. Drop the
+    ///   families of the state and the family `lavastore.applied`, and apply the log from its first
+    ///   record.
+    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn applied_lsn(&self) -> Result<Option<Lsn>> {
         self.positions.get(self.key())?.map(|position| self.decode(&position)).transpose()
     }
@@ -132,7 +142,12 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Applier::applied_lsn`].
+    /// * `Corruption`: the position is damaged, or another writer changed its family. Drop the
+    ///   families of the state and the family `lavastore.applied`, and apply the log from its first
+    ///   record.
+    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn next_lsn(&self) -> Result<Lsn> {
         Ok(self.applied_lsn()?.map_or(0, |applied| applied.saturating_add(1)))
     }
@@ -154,7 +169,12 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Applier::applied_lsn`].
+    /// * `Corruption`: the position is damaged, or another writer changed its family. Drop the
+    ///   families of the state and the family `lavastore.applied`, and apply the log from its first
+    ///   record.
+    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn flushed_lsn(&self) -> Result<Option<Lsn>> {
         let handle = self.positions.handle();
         let position = handle.kv().get_flushed(handle.inner(), &self.key())?;
@@ -178,7 +198,11 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Applier::applied_lsn`] and [`Log::trim`].
+    /// * `Corruption`: the position is damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `NotFound`: the log was deleted, or the family `lavastore.applied` was dropped.
+    /// * `NoSpace`: there is no room even for trims. Make room on the volume and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io`, `Poisoned`: a read or a write failed. Close and reopen the store.
     pub fn trim_log(&self) -> Result<Option<Lsn>> {
         let flushed = self.flushed_lsn()?;
         if let Some(lsn) = flushed {

@@ -581,9 +581,9 @@ impl Db {
     /// # Errors
     /// * `InvalidArgument`: an empty key in a store of format 1. [`Db::upgrade`] raises the format.
     /// * `TooLarge`: the key is above 64 KiB. Use a shorter one.
-    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
+    /// * `NoSpace`: there is no room to begin a log. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Poisoned`: an earlier write failed at the device. Close and reopen the store.
     #[doc(alias = "stream")]
     pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         self.default.put_stream(key)

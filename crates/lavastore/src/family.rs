@@ -276,10 +276,9 @@ impl Family {
     /// # Errors
     /// * `InvalidArgument`: an empty key in a store of format 1; [upgrade](crate::Db::upgrade) it.
     /// * `TooLarge`: the key is above 64 KiB. Use a shorter one.
-    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
-    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `NoSpace`: there is no room to begin a log. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Poisoned`: an earlier write failed at the device. Close and reopen the store.
     pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         self.writer().put_stream(key)
     }

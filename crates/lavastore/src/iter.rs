@@ -343,12 +343,12 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`: damaged bytes; the error names file and offset. [`Cursor::skip_damaged`]
-    ///   continues behind them.
-    /// * `Io`: the device or the system refused a read. Seek again.
-    /// * `Closed`: the store was closed.
+    /// * `Corruption`: stored bytes are damaged. [`Cursor::skip_damaged`] continues behind them.
+    /// * `Io`: the system refused a read. Seek again.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     ///
-    /// After an error the cursor has no position.
+    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.iterator.seek_to_first()
     }
@@ -365,7 +365,12 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Cursor::seek_to_first`].
+    /// * `Corruption`: stored bytes are damaged. [`Cursor::skip_damaged`] continues behind them.
+    /// * `Io`: the system refused a read. Seek again.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
+    ///
+    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.iterator.seek_to_last()
     }
@@ -382,7 +387,12 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Cursor::seek_to_first`].
+    /// * `Corruption`: stored bytes are damaged. [`Cursor::skip_damaged`] continues behind them.
+    /// * `Io`: the system refused a read. Seek again.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
+    ///
+    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.iterator.seek(key.as_ref())
     }
@@ -399,7 +409,12 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Cursor::seek_to_first`].
+    /// * `Corruption`: stored bytes are damaged. [`Cursor::skip_damaged`] continues behind them.
+    /// * `Io`: the system refused a read. Seek again.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
+    ///
+    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.iterator.seek_for_prev(key.as_ref())
     }
@@ -417,7 +432,13 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the cursor has no position; the errors of [`Cursor::seek_to_first`].
+    /// * `InvalidArgument`: the cursor has no position. Seek first.
+    /// * `Corruption`: stored bytes are damaged. [`Cursor::skip_damaged`] continues behind them.
+    /// * `Io`: the system refused a read. Seek again.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
+    ///
+    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
     #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `Iter` is the Iterator")]
     pub fn next(&mut self) -> Result<()> {
         self.iterator.next()
@@ -437,7 +458,13 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Cursor::next`].
+    /// * `InvalidArgument`: the cursor has no position. Seek first.
+    /// * `Corruption`: stored bytes are damaged. [`Cursor::skip_damaged`] continues behind them.
+    /// * `Io`: the system refused a read. Seek again.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
+    ///
+    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
     pub fn prev(&mut self) -> Result<()> {
         self.iterator.prev()
     }
@@ -466,8 +493,13 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// The errors of any move, for the next damaged part: call again. `InvalidArgument` if the last
-    /// move did not fail on damage.
+    /// * `InvalidArgument`: the last move did not fail on damage. Move or seek instead.
+    /// * `Corruption`: the next part is damaged too. Call again.
+    /// * `Io`: the system refused a read. Seek again.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
+    ///
+    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
     pub fn skip_damaged(&mut self) -> Result<()> {
         self.iterator.skip_damaged()
     }
@@ -498,8 +530,10 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// `Corruption` or `Io` of reading a separated value. The cursor keeps its position: repeat the
-    /// call or move on.
+    /// * `Corruption`: the separated value is damaged. Move on; the cursor keeps its position.
+    /// * `Io`: the system refused a read. Repeat the call or move on.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the value. Use one that has it.
     pub fn value(&self) -> Result<&[u8]> {
         self.iterator.value()
     }

@@ -117,8 +117,9 @@ impl<'a> Reader<'a> {
     /// The value keeps its memory in use while it lives. [`Value::into_vec`] returns bytes that may
     /// be kept for long.
     ///
-    /// The call reads the device only if memory and cache lack the value. Use [`Reader::multi_get`] for many keys, and [`Reader::get_stream`] for a value that
-    /// should not be in memory as a whole.
+    /// The call reads the device only if memory and cache lack the value. Use [`Reader::multi_get`]
+    /// for many keys, and [`Reader::get_stream`] for a value that should not be in memory as a
+    /// whole. Damage to one key leaves other keys readable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -129,12 +130,12 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`: stored bytes of this key are damaged; the error names file and offset. Other
-    ///   keys stay readable. Restore a checkpoint, or run [`Db::repair`](crate::Db::repair).
-    /// * `Io`: the device or the system refused a read. Repeat the call.
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
     /// * `NotFound`: the family was dropped; an absent key is `Ok(None)`. Get another handle.
-    /// * `InvalidArgument`: the snapshot or the family belongs to another store.
-    /// * `Closed`, `Forked`: the store was closed, or a parent process opened it. Open the store.
+    /// * `InvalidArgument`: the snapshot or the family is of another store. Use those of one store.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.family.kv().get_at(self.family.inner(), key.as_ref(), self.at())
     }
@@ -154,7 +155,12 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped; an absent key is `Ok(false)`. Get another handle.
+    /// * `InvalidArgument`: the snapshot or the family is of another store. Use those of one store.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     #[doc(alias = "exists")]
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.family.kv().contains_key_at(self.family.inner(), key.as_ref(), self.at())
@@ -181,7 +187,12 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// For each key, the errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped; an absent key is `Ok(None)`. Get another handle.
+    /// * `InvalidArgument`: the snapshot or the family is of another store. Use those of one store.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         let keys: Vec<K> = keys.into_iter().collect();
         self.family.kv().multi_get_at(self.family.inner(), &keys, self.at())
@@ -204,7 +215,12 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped; an absent key is `Ok(None)`. Get another handle.
+    /// * `InvalidArgument`: the snapshot or the family is of another store. Use those of one store.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.family.kv().get_range(self.family.inner(), key.as_ref(), offset, len, self.at())
     }
@@ -222,7 +238,12 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Reader::get`].
+    /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped; an absent key is `Ok(None)`. Get another handle.
+    /// * `InvalidArgument`: the snapshot or the family is of another store. Use those of one store.
+    /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
+    /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         let found = self.family.kv().get_stream(self.family.inner(), key.as_ref(), self.at())?;
         Ok(found.map(|value| ValueReader::new(value, self.family.kv())))
@@ -248,8 +269,9 @@ impl<'a> Reader<'a> {
 
     /// Iterates over a range of keys and their values in ascending byte order; `.rev()` descends.
     ///
-    /// An empty range, or a start after the end, yields nothing. The iterator is one of
-    /// [`Reader::iter`], with the same visibility and cost.
+    /// An empty range, or a start after the end, yields nothing. Later writes stay invisible to the
+    /// iterator, and an error is its last item. The iterator keeps superseded files on disk: drop
+    /// it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -265,8 +287,8 @@ impl<'a> Reader<'a> {
 
     /// Iterates over the keys that begin with `prefix` and their values, in ascending byte order.
     ///
-    /// An empty prefix selects all keys. The iterator is one of [`Reader::iter`], with the same
-    /// visibility and cost.
+    /// An empty prefix selects all keys. Later writes stay invisible to the iterator, and an error
+    /// is its last item. The iterator keeps superseded files on disk: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

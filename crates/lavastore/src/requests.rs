@@ -123,13 +123,16 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// * `Busy`: [`RequestOptions::depth`] requests are in flight, or the options forbid the wait.
-    ///   Wait for one and repeat.
-    /// * `InvalidArgument`, `TooLarge`, `NotFound`, `ReadOnly`, `Closed`: as for
-    ///   [`Writer::put`](crate::Writer::put).
+    /// * `Busy`: [`RequestOptions::depth`] is reached, or the options forbid a wait. Repeat it.
+    /// * `InvalidArgument`: empty key in format 1. `TooLarge`: over the [`limits`](crate::limits).
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `NoSpace`: the limit or the volume is full. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`, `Io`, `Poisoned`: open the store for writing again.
     ///
-    /// Nothing is written after an error of this call. The future reports later errors, such as
-    /// `NoSpace` and `Io`.
+    /// Nothing is written after an error of this call; only `Io` leaves that to the next open. The
+    /// future reports later errors, such as `NoSpace` and `Io`. With
+    /// [`RequestOptions::stop_at_first_failure`], writes behind a failed one fail with `Busy` until
+    /// [`Requests::resume`].
     pub fn put(&self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<WriteRequest> {
         self.inner.put(self.family.inner(), key.into(), value.into())
     }
@@ -147,7 +150,16 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Requests::put`].
+    /// * `Busy`: [`RequestOptions::depth`] is reached, or the options forbid a wait. Repeat it.
+    /// * `InvalidArgument`: empty key in format 1. `TooLarge`: the key is above 64 KiB.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `NoSpace`: the limit or the volume is full. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`, `Io`, `Poisoned`: open the store for writing again.
+    ///
+    /// Nothing is written after an error of this call; only `Io` leaves that to the next open. The
+    /// future reports later errors, such as `NoSpace` and `Io`. With
+    /// [`RequestOptions::stop_at_first_failure`], writes behind a failed one fail with `Busy` until
+    /// [`Requests::resume`].
     pub fn delete(&self, key: impl Into<Vec<u8>>) -> Result<WriteRequest> {
         self.inner.delete(self.family.inner(), key.into())
     }
@@ -170,8 +182,17 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Requests::put`] for any of its changes; `InvalidArgument` if a family
-    /// belongs to another store.
+    /// * `Busy`: [`RequestOptions::depth`] is reached, or the options forbid a wait. Repeat it.
+    /// * `InvalidArgument`, `TooLarge`: a family of another store, an empty key (format 1), a long
+    ///   batch.
+    /// * `NotFound`, `Unsupported`: a family was dropped, or this release lacks its policy.
+    /// * `NoSpace`: the limit or the volume is full. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`, `Io`, `Poisoned`: open the store for writing again.
+    ///
+    /// Nothing is written after an error of this call; only `Io` leaves that to the next open. The
+    /// future reports later errors, such as `NoSpace` and `Io`. With
+    /// [`RequestOptions::stop_at_first_failure`], writes behind a failed one fail with `Busy` until
+    /// [`Requests::resume`].
     pub fn write(&self, batch: WriteBatch) -> Result<WriteRequest> {
         self.inner.write(batch.into_inner_for(&self.family)?)
     }
@@ -193,10 +214,11 @@ impl Requests {
     ///
     /// # Errors
     /// * `Busy`: [`RequestOptions::depth`] requests are in flight. Wait for one and repeat.
-    /// * `NotFound`: the family was dropped. `InvalidArgument`: the snapshot belongs to another
-    ///   store. `Closed`.
+    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `InvalidArgument`: the snapshot belongs to another store. Use one of this store.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     ///
-    /// The future reports later errors, such as `Corruption` and `Io`.
+    /// The future reports later errors: `Corruption` (repair the store) and `Io` (repeat).
     pub fn get(&self, key: impl Into<Vec<u8>>) -> Result<Request<Option<Value>>> {
         self.inner.get(self.family.inner(), key.into())
     }
@@ -218,7 +240,12 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Requests::get`].
+    /// * `Busy`: [`RequestOptions::depth`] requests are in flight. Wait for one and repeat.
+    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `InvalidArgument`: the snapshot belongs to another store. Use one of this store.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
+    ///
+    /// The future reports later errors: `Corruption` (repair the store) and `Io` (repeat).
     pub fn multi_get<K: Into<Vec<u8>>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -247,7 +274,12 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Requests::get`].
+    /// * `Busy`: [`RequestOptions::depth`] requests are in flight. Wait for one and repeat.
+    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `InvalidArgument`: the snapshot belongs to another store. Use one of this store.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
+    ///
+    /// The future reports later errors: `Corruption` (repair the store) and `Io` (repeat).
     pub fn scan(&self, range: impl KeyRange, limit: usize) -> Result<Request<Vec<Entry>>> {
         let (lower_bound, upper_bound) = half_open(&range);
         let options = lavakv::ReadOptions { lower_bound, upper_bound, ..Default::default() };
@@ -269,8 +301,11 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// `Busy`: [`RequestOptions::depth`] requests are in flight. `ReadOnly`, `Closed`; `NoSpace`:
-    /// make room and repeat.
+    /// * `Busy`: [`RequestOptions::depth`] requests are in flight. Wait for one and repeat.
+    /// * `NoSpace`: there is no room to begin a log. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    ///
+    /// The future reports later errors, such as `NoSpace` and `Io`.
     pub fn flush(&self) -> Result<Request<()>> {
         self.inner.flush()
     }
@@ -291,8 +326,9 @@ impl Requests {
         self.inner.queue()
     }
 
-    /// Lets writes proceed again after a failure stopped them: see
-    /// [`RequestOptions::stop_at_first_failure`].
+    /// Lets writes proceed again after a failure stopped them, where
+    /// [`RequestOptions::stop_at_first_failure`] is set: later writes fail with `Busy` until
+    /// then, unwritten.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -64,7 +64,8 @@ impl ValueWriter {
         self.inner.is_empty()
     }
 
-    /// Appends bytes to the value; like `write_all` of [`Write`], with the errors of the store.
+    /// Appends bytes to the value; use it instead of `write_all` of [`Write`] where the program
+    /// matches on the kind of an error.
     ///
     /// The bytes may stay in memory until more follow.
     ///
@@ -102,8 +103,15 @@ impl ValueWriter {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`](crate::Writer::put) and of any earlier `append`. The former
-    /// value stays, except that after `Io` the next open decides.
+    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
+    /// * `Busy`: the wait would exceed the bound of the options. Repeat later.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
+    /// * `Io`, `Poisoned`: the device failed. Close and reopen the store.
+    /// * The error of an earlier [`ValueWriter::append`].
+    ///
+    /// The former value stays, except that after `Io` the next open decides. To repeat, write the
+    /// value anew.
     pub fn finish(self) -> Result<()> {
         self._db.check_process()?;
         Owned::into_inner(self.inner).finish()
@@ -196,7 +204,7 @@ impl ValueReader {
     /// Fills `buf` as far as the value goes and advances; returns the number of bytes, 0 at the
     /// end.
     ///
-    /// Like `read` of [`Read`], with the errors of the store.
+    /// Use it instead of `read` of [`Read`] where the program matches on the kind of an error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -45,8 +45,8 @@ pub fn store() -> Db {
     opened.expect("a machine without faults has room for a new store")
 }
 
-/// Returns a new store of logs on its own simulated machine: see [`store`]. Its log groups are
-/// short.
+/// Returns a new store of logs on its own simulated machine, for tests that need no crashes. Its
+/// log groups are short. The data is gone when the last handle is dropped.
 ///
 /// ```
 /// let store = lavastore::testing::log_store();
@@ -59,7 +59,8 @@ pub fn log_store() -> LogStore {
     opened.expect("a machine without faults has room for a new store")
 }
 
-/// Returns a new store of keys and logs on its own simulated machine: see [`store`].
+/// Returns a new store of keys and logs on its own simulated machine, for tests that need no
+/// crashes. The data is gone when the last handle is dropped.
 ///
 /// ```
 /// let db = lavastore::testing::store_with_logs();

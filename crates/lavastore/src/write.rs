@@ -48,19 +48,14 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: an empty key in a store of format 1;
-    ///   [`Db::upgrade`](crate::Db::upgrade) raises the format.
-    /// * `TooLarge`: beyond the [`limits`](crate::limits). Nothing is written. Split the data.
-    /// * `NoSpace`: the limit or the volume is full. Nothing is written. Delete data or raise the
-    ///   limit; deletes still work.
-    /// * `Busy`: the wait would exceed [`WriteOptions::wait_at_most`]. Nothing is written. Repeat
-    ///   later.
-    /// * `NotFound`, `ReadOnly`, `Closed`, `Forked`: no such family, or this handle cannot write.
-    ///   Nothing is written.
-    /// * `Io`: the device failed. The write may or may not be there after the next open. Close and
-    ///   reopen the store.
-    /// * `Poisoned`: an earlier write had that failure. Nothing is written. Close and reopen the
-    ///   store.
+    /// * `InvalidArgument`: empty key in format 1. `TooLarge`: over the [`limits`](crate::limits).
+    /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
+    /// * `Busy`: the wait would exceed [`WriteOptions::wait_at_most`]. Repeat later.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.family.kv().put_opt(self.family.inner(), key.as_ref(), value.as_ref(), &self.options)
     }
@@ -80,7 +75,11 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`].
+    /// * `InvalidArgument`: an empty key in a store of format 1; [upgrade](crate::Db::upgrade) it.
+    /// * `TooLarge`: the key is above 64 KiB. Use a shorter one.
+    /// * `NoSpace`: there is no room to begin a log. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Poisoned`: an earlier write failed at the device. Close and reopen the store.
     pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         let value = self.family.kv().put_stream(self.family.inner(), key.as_ref(), self.options)?;
         Ok(ValueWriter::new(value, self.family.kv()))
@@ -99,7 +98,14 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`].
+    /// * `InvalidArgument` (empty key in format 1), `TooLarge` (above 64 KiB): no such key exists.
+    /// * `NoSpace`: the volume lacks room even for deletes. Make room and repeat.
+    /// * `Busy`: the wait would exceed [`WriteOptions::wait_at_most`]. Repeat later.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.family.kv().delete_opt(self.family.inner(), key.as_ref(), &self.options)
     }
@@ -119,8 +125,14 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`]; `InvalidArgument` if the start is after the end: swap the
-    /// bounds.
+    /// * `InvalidArgument` (start after end), `TooLarge` (a bound above 64 KiB): change the range.
+    /// * `NoSpace`: the volume lacks room even for deletes. Make room and repeat.
+    /// * `Busy`: the wait would exceed [`WriteOptions::wait_at_most`]. Repeat later.
+    /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.family.kv().delete_bounds_opt(self.family.inner(), bounds(&range), &self.options)
     }
@@ -142,16 +154,26 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`] for any of its changes: then no change is written, except
-    /// after `Io`. `InvalidArgument` if a family belongs to another store; `NotFound` if a family
-    /// was dropped.
+    /// * `InvalidArgument`: a family of another store, or an empty key in a store of format 1.
+    /// * `TooLarge`: a key, a value or the batch exceeds the [`limits`](crate::limits). Split it.
+    /// * `NotFound`, `Unsupported`: a family was dropped, or this release lacks its policy.
+    /// * `NoSpace`, `Busy`: no room, or a wait beyond the bound. Make room, or repeat later.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         batch.check_store(self.family)?;
         self.family.kv().write_opt(&batch.inner, &self.options)
     }
 
     /// Writes changes of keys and operations on logs atomically, in one device write. The default
-    /// durability is that of the logs.
+    /// durability is that of the logs, which exclude [`Volatile`](crate::Durability::Volatile)
+    /// writes.
+    ///
+    /// A value above a quarter of
+    /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) needs its own file
+    /// and is refused as `TooLarge`: write it with a put.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteBatch, WriteOptions};
@@ -166,11 +188,12 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::write`] and [`LogStore::write`](crate::LogStore::write): nothing is
-    /// written. `TooLarge` for a value that needs its own file (above a quarter of
-    /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)).
-    /// `InvalidArgument` for [`Volatile`](crate::Durability::Volatile), since records are always in
-    /// the log, for a deadline, and if the store was opened without its logs.
+    /// * `InvalidArgument`: no open logs, a volatile write, a deadline, or a part of another store.
+    /// * `Trimmed`, `AlreadyExists`: an LSN is below the trim point, or has other bytes.
+    /// * `NotFound`: a family or log is gone. `TooLarge`: beyond the [`limits`](crate::limits).
+    /// * `NoSpace`: the limit or the volume is full. Trim logs, delete keys, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         let engine = self.family.logs_or_refuse()?.engine();
         batch.check_store(self.family)?;
@@ -419,7 +442,10 @@ impl FamilyBatch<'_> {
         self
     }
 
-    /// Adds a delete of all keys of a range of this family: see [`WriteBatch::delete_range`].
+    /// Adds a delete of all keys of a range of this family.
+    ///
+    /// The delete covers earlier puts of the same batch, and not later ones. An empty range deletes
+    /// nothing. A range without an end takes 128 KiB of the batch.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -22,7 +22,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Errors of creating a family: those of [`Db::create_family`], without `AlreadyExists`.
+    /// These are errors of creating the family; an existing one is returned.
+    ///
+    /// * `TooLarge`: the store has 65,536 families. Drop unused ones.
+    /// * `InvalidArgument`: the name is empty or over 1024 bytes. Choose another.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `NoSpace`: nothing was created. Make room and repeat.
+    /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
     #[doc(alias = "column_family")]
     pub fn family(&self, name: &str) -> Result<Family> {
         loop {

@@ -15,9 +15,9 @@ impl Db {
     /// Opens a store of keys together with its logs, and creates it if it is missing.
     ///
     /// Use it if one batch must change keys and logs, or if both share a disk: see
-    /// [`Db::write_with_logs`] and [`Db::applier`]. [`Options`] decide about threads, creation and
-    /// space; these fields of [`LogOptions`] are ignored. If [`LogOptions::group_bytes`] is unset,
-    /// [`Options::space_limit`] determines it.
+    /// [`Db::write_with_logs`] and [`Db::applier`]. [`Options`] decide about threads and creation;
+    /// these fields of [`LogOptions`] are ignored. [`Options::space_limit`] holds for both, and
+    /// determines [`LogOptions::group_bytes`] if that is unset.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-with-logs-{}", std::process::id()));
@@ -35,13 +35,18 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::open_with`] and [`LogStore::open_with`]; `InvalidArgument` for
-    /// [`LogOptions::space_limit`], since [`Options::space_limit`] holds for both.
+    /// * `InvalidArgument`: an option is out of range, or [`LogOptions::space_limit`] is set.
+    /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
+    /// * `Locked`: a process has the store open. Share its `Db`, or open the store for reading.
+    /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_with_logs(path: impl AsRef<Path>, options: &Options, logs: &LogOptions) -> Result<Db> {
         Self::open_with_logs_in(&Env::kernel(), path, options, logs)
     }
 
-    /// Same as [`Db::open_with_logs`], in an environment.
+    /// Opens keys with their logs as [`Db::open_with_logs`] does, where the store is on a LavaFS
+    /// volume, on two disks ([`Volumes::env`](crate::Volumes::env)), or on a simulated machine.
     ///
     /// ```
     /// use lavastore::{Db, LogOptions, Options, testing::SimEnv};
@@ -52,7 +57,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::open_with_logs`].
+    /// * `InvalidArgument`: an option is out of range, or [`LogOptions::space_limit`] is set.
+    /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
+    /// * `Locked`: a process has the store open. Share its `Db`, or open the store for reading.
+    /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair_in`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_with_logs_in(
         env: &Env,
         path: impl AsRef<Path>,
@@ -90,14 +100,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: there is no store.
+    /// * `NotFound`: there is no store. Check the path.
     /// * `Corruption`: the store's own description is damaged. Use [`Db::repair`].
-    /// * `Unsupported`: a newer release wrote the store.
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
     pub fn has_logs(path: impl AsRef<Path>) -> Result<bool> {
         Self::has_logs_in(&Env::kernel(), path)
     }
 
-    /// Same as [`Db::has_logs`], in an environment.
+    /// Returns whether a store on a LavaFS volume or a simulated machine has logs; [`Db::has_logs`]
+    /// does it in the machine's file system.
     ///
     /// ```
     /// use lavastore::{Db, testing::SimEnv};
@@ -105,7 +116,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::has_logs`].
+    /// * `NotFound`: there is no store. Check the path.
+    /// * `Corruption`: the store's own description is damaged. Use [`Db::repair_in`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
     pub fn has_logs_in(env: &Env, path: impl AsRef<Path>) -> Result<bool> {
         Ok(lavakv::Db::stored_engines_in(env, path)?.iter().any(|name| name == lavalog::NAME))
     }
@@ -130,7 +143,9 @@ impl Db {
     ///
     /// Readers and crashes see both halves or neither. The write is durable on return unless
     /// [`LogOptions::durability`] or the write options
-    /// ([`Writer::write_with_logs`](crate::Writer::write_with_logs)) say otherwise.
+    /// ([`Writer::write_with_logs`](crate::Writer::write_with_logs)) say otherwise. A value above a
+    /// quarter of [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) needs
+    /// its own file and is refused as `TooLarge`: write it with a put.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteBatch};
@@ -143,10 +158,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::write`] and [`LogStore::write`]: nothing is written. `TooLarge` for a
-    /// value that needs its own file (above a quarter of
-    /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes));
-    /// `InvalidArgument` if the store was opened without its logs.
+    /// * `InvalidArgument`: no open logs, or a part of another store.
+    /// * `Trimmed`, `AlreadyExists`: an LSN is below the trim point, or has other bytes.
+    /// * `NotFound`: a family or log is gone. `TooLarge`: beyond the [`limits`](crate::limits).
+    /// * `NoSpace`: the limit or the volume is full. Trim logs, delete keys, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         self.writing(&WriteOptions::default()).write_with_logs(batch, logs)
     }
@@ -175,9 +192,11 @@ impl Db {
     ///
     /// # Errors
     /// * `Locked`: the log already has an applier. Drop that one.
-    /// * `InvalidArgument`: the log belongs to another store.
+    /// * `InvalidArgument`: the log belongs to another store. Take it from [`Db::logs`].
     /// * `NotFound`: the log was deleted.
-    /// * The errors of [`Db::family`].
+    /// * `TooLarge`: the store has 65,536 families, and the first applier needs one. Drop another.
+    /// * `NoSpace`: nothing was created. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`, `Io`, `Poisoned`: open the store for writing again.
     pub fn applier(&self, log: &Log) -> Result<Applier> {
         if log.store().id() != self.default.handle().store() {
             return Err(Error::invalid("the applied log belongs to another store: take it from this one"));

@@ -76,11 +76,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `AlreadyExists`: the directory is not empty. Choose another one.
-    /// * `Locked`: another checkpoint is written there.
+    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Choose another
+    ///   one.
     /// * `Unsupported`: the store has logs but was opened without them. Use [`Db::open_with_logs`].
+    /// * `Corruption`: a log to copy is damaged; the error names the file. Use [`Db::repair`].
     /// * `NoSpace`, `Io`: no part of the copy is left. Make room and repeat.
-    /// * `Closed`: the store was closed meanwhile; no part of the copy is left.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot make a checkpoint. Open the store.
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.kv().checkpoint(dir)
@@ -88,8 +89,8 @@ impl Db {
 
     /// Asks the process that has the store open for a checkpoint in `target`, and waits for it.
     ///
-    /// Use it in a backup tool beside a running service: see [`Db::checkpoint`] for the copy. The
-    /// service looks for requests about once a second, unless
+    /// Use it in a backup tool beside a running service. The copy is that of [`Db::checkpoint`]: an
+    /// independent store. The service looks for requests about once a second, unless
     /// [`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests) is off.
     /// `target` is an absolute path as that process sees it, and the copy belongs to that process.
     /// `take_within` limits the wait until the process accepts the request; the checkpoint itself
@@ -110,12 +111,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: `target` is relative.
-    /// * `NotFound`: there is no store in `dir`.
-    /// * `Locked`: no process accepted the request in time. Repeat, or allow more time.
-    /// * `Closed`: no process has the store open, or it ended early. Open the store and use
-    ///   [`Db::checkpoint`].
-    /// * The errors of [`Db::checkpoint`].
+    /// * `InvalidArgument`: `target` is relative. Pass an absolute path.
+    /// * `NotFound`: there is no store in `dir`. Check the path.
+    /// * `Locked`, `Busy`: no process accepted the request in time, or too many wait. Repeat later.
+    /// * `Closed`: no process has the store open. Open it and use [`Db::checkpoint`].
+    /// * `AlreadyExists`: `target` is not empty. Choose another directory.
+    /// * `Unsupported`, `Corruption`, `NoSpace`, `Io`: the copy failed; the message has the remedy.
     pub fn request_checkpoint(
         dir: impl AsRef<Path>,
         target: impl AsRef<Path>,
@@ -124,7 +125,8 @@ impl Db {
         Db::request_checkpoint_in(&Env::kernel(), dir, target, take_within, &mut |_| {})
     }
 
-    /// Same as [`Db::request_checkpoint`], in an environment and with progress.
+    /// Asks for a checkpoint as [`Db::request_checkpoint`] does, where the caller shows progress,
+    /// or the store is not in the machine's file system.
     ///
     /// `tell` gets the state of the request from time to time, on the calling thread.
     ///
@@ -137,7 +139,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::request_checkpoint`].
+    /// * `InvalidArgument`: `target` is relative. Pass an absolute path.
+    /// * `NotFound`: there is no store in `dir`. Check the path.
+    /// * `Locked`, `Busy`: no process accepted the request in time, or too many wait. Repeat later.
+    /// * `Closed`: no process has the store open. Open it and use [`Db::checkpoint`].
+    /// * `AlreadyExists`: `target` is not empty. Choose another directory.
+    /// * `Unsupported`, `Corruption`, `NoSpace`, `Io`: the copy failed; the message has the remedy.
     pub fn request_checkpoint_in(
         env: &Env,
         dir: impl AsRef<Path>,
@@ -148,7 +155,8 @@ impl Db {
         lavakv::request_checkpoint(env, dir.as_ref(), target.as_ref(), take_within, tell)
     }
 
-    /// Same as [`Db::checkpoint`], with options: a token that cancels a long copy.
+    /// Makes a copy as [`Db::checkpoint`] does, where a long copy must be cancellable or have a
+    /// deadline.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-with-{}", std::process::id()));
@@ -162,7 +170,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::checkpoint`]; `Cancelled`, after which no part of the copy is left.
+    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Choose another
+    ///   one.
+    /// * `Unsupported`: the store has logs but was opened without them. Use [`Db::open_with_logs`].
+    /// * `Corruption`: a log to copy is damaged; the error names the file. Use [`Db::repair`].
+    /// * `NoSpace`, `Io`, `Cancelled`: no part of the copy is left. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot make a checkpoint. Open the store.
     pub fn checkpoint_with(&self, dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<()> {
         self.kv().checkpoint_unless(dir, options.cancel.as_ref())
     }
@@ -184,17 +197,18 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: the request is out of range.
+    /// * `InvalidArgument`: the request is out of range; the message names the range.
     /// * `Busy`: a [`GcPause`] is alive. Drop it and repeat.
     /// * `NoSpace`: no room for the rewritten values. Delete data or raise the limit.
-    /// * `Cancelled`: [`GcRequest::cancel`] ended the call. Completed collections keep their
-    ///   effect.
-    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `Cancelled`: [`GcRequest::cancel`] ended the call. Completed collections stay.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * The error of a background job, such as `Io`.
     pub fn collect_garbage(&self, request: &GcRequest) -> Result<GcReport> {
         self.kv().collect_garbage(request.clone())
     }
 
-    /// Same as [`Db::collect_garbage`], with progress for the caller.
+    /// Collects as [`Db::collect_garbage`] does, where the caller shows the progress of a long
+    /// collection.
     ///
     /// `tell` runs on the calling thread, at least once: after each collection and from time to
     /// time in between. It may call into the store.
@@ -209,7 +223,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::collect_garbage`].
+    /// * `InvalidArgument`: the request is out of range; the message names the range.
+    /// * `Busy`: a [`GcPause`] is alive. Drop it and repeat.
+    /// * `NoSpace`: no room for the rewritten values. Delete data or raise the limit.
+    /// * `Cancelled`: [`GcRequest::cancel`] ended the call. Completed collections stay.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * The error of a background job, such as `Io`.
     pub fn collect_garbage_with(
         &self,
         request: &GcRequest,
@@ -230,7 +249,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a request out of range.
+    /// * `InvalidArgument`: the request is out of range; the message names the range.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn gc_plan(&self, request: &GcRequest) -> Result<GcPlan> {
         self.kv().gc_plan(request.clone())
     }
@@ -266,12 +286,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Errors of listing the files; `Closed` if the store was closed meanwhile: there is no report.
+    /// * `Closed`, `Forked`: the store was closed meanwhile, or a parent process opened it. There
+    ///   is no report: open the store and repeat.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.kv().verify()
     }
 
-    /// Same as [`Db::verify`], with options: a token that cancels a long check.
+    /// Checks every byte as [`Db::verify`] does, where a long check must be cancellable or have a
+    /// deadline. Damage is no error: the report lists it.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -280,7 +302,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::verify`]; `Cancelled`.
+    /// * `Cancelled`: the token ended the call, and there is no report. Repeat it with more time.
+    /// * `Closed`, `Forked`: the store was closed meanwhile, or a parent process opened it. There
+    ///   is no report: open the store and repeat.
     pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
         self.kv().verify_unless(options.cancel.as_ref())
     }
