@@ -137,12 +137,10 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// * `Locked`: another process (or this one) has the store open. Close it there, share the
-    ///   `LogStore`, or use [`LogStore::open_read_only`].
-    /// * `Corruption`: durable data is lost; the error names file and offset. Restore a checkpoint,
-    ///   or use [`LogStore::repair`].
-    /// * `Unsupported`: a newer release wrote the store. Use that release.
     /// * `InvalidArgument`: the path is not a store's directory.
+    /// * `Locked`: a process has the store open. Share its `LogStore`, or open it read-only.
+    /// * `Corruption`: durable data is lost. Restore a checkpoint, or use [`LogStore::repair`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
     /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open(path: impl AsRef<Path>) -> Result<LogStore> {
         Self::open_with(path, &LogOptions::default())
@@ -161,7 +159,12 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogStore::open`]; `InvalidArgument` for an option out of range.
+    /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
+    /// * `NotFound`: there are no logs, and `create_if_missing` is off. Check the path.
+    /// * `Locked`: a process has the store open. Share its `LogStore`, or open it read-only.
+    /// * `Corruption`: durable data is lost. Restore a checkpoint, or use [`LogStore::repair`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_with(path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         Self::open_in(&Env::kernel(), path, options)
     }
@@ -177,7 +180,12 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogStore::open_with`].
+    /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
+    /// * `NotFound`: there are no logs, and `create_if_missing` is off. Check the path.
+    /// * `Locked`: a process has the store open. Share its `LogStore`, or open it read-only.
+    /// * `Corruption`: durable data is lost. Restore a checkpoint, or use [`LogStore::repair_in`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open(env, path.as_ref(), options)?;
         Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_secondary: false })), host: None })
@@ -207,14 +215,18 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there are no logs; `Busy` if the writer changes them faster than they can be
-    /// read; `Corruption` if no state can be shown; `Unsupported` if a newer release wrote the
-    /// store; `InvalidArgument`.
+    /// * `NotFound`: there are no logs. A read-only open creates none.
+    /// * `Busy`: the writer changes the store faster than it can be read. Repeat the call.
+    /// * `Corruption`: no state can be shown. Use [`LogStore::repair`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
+    /// * `Io`: the system refused a read. Fix the cause and repeat.
     pub fn open_read_only(path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         Self::open_read_only_in(&Env::kernel(), path, options)
     }
 
-    /// Same as [`LogStore::open_read_only`], in an environment.
+    /// Opens logs for reading as [`LogStore::open_read_only`] does, where the store is on a LavaFS
+    /// volume, on two disks, or on a simulated machine.
     ///
     /// ```
     /// use lavastore::{ErrorKind, LogOptions, LogStore, testing::SimEnv};
@@ -224,7 +236,12 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogStore::open_read_only`].
+    /// * `NotFound`: there are no logs. A read-only open creates none.
+    /// * `Busy`: the writer changes the store faster than it can be read. Repeat the call.
+    /// * `Corruption`: no state can be shown. Use [`LogStore::repair_in`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
+    /// * `Io`: the system refused a read. Fix the cause and repeat.
     pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open_read_only(env, path.as_ref(), options)?;
         Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_secondary: false })), host: None })
@@ -234,6 +251,7 @@ impl LogStore {
     /// and reports the losses of each log. Repair only reads the damaged store: it stays the same
     /// byte for byte, and no write permission is needed. `into` must be missing, empty, or the
     /// remainder of an interrupted repair. Every open refuses `into` until the repair has finished.
+    /// Damage is no error: the report lists the losses.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-log-repair-{}", std::process::id()));
@@ -248,10 +266,12 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if a process has the store open; `AlreadyExists` if `into` has other contents;
-    /// `Unsupported` if a newer release wrote the store, or if it has keys and
-    /// [`LogRepairOptions::leave_out_others`] does not allow to leave them behind; errors of
-    /// writing the new store. Damage is no error: the report lists it.
+    /// * `Locked`: a process has the store open. Close it there.
+    /// * `InvalidArgument`: an option is out of range, or `into` is inside the damaged store.
+    /// * `AlreadyExists`: `into` has other contents. Choose another directory.
+    /// * `NotFound`: `path` is no directory, or an unfinished checkpoint or repair.
+    /// * `Unsupported`: of a newer release, or with keys (`leave_out_others` drops these).
+    /// * `NoSpace`, `Io`, `Cancelled`: the new store is removed. Fix the cause and repeat.
     pub fn repair(
         path: impl AsRef<Path>,
         into: impl AsRef<Path>,
@@ -261,7 +281,9 @@ impl LogStore {
         Self::repair_in(&env, path, &env, into, options)
     }
 
-    /// Same as [`LogStore::repair`], from one environment into another or into the same one.
+    /// Salvages logs as [`LogStore::repair`] does, where the damaged or the new store is not in the
+    /// machine's file system, but on a LavaFS volume or a simulated machine. Damage is no error:
+    /// the report lists the losses.
     ///
     /// ```
     /// use lavastore::{LogOptions, LogRepairOptions, LogStore, testing::SimEnv};
@@ -273,7 +295,12 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogStore::repair`].
+    /// * `Locked`: a process has the store open. Close it there.
+    /// * `InvalidArgument`: an option is out of range, or `into` is inside the damaged store.
+    /// * `AlreadyExists`: `into` has other contents. Choose another directory.
+    /// * `NotFound`: `path` is no directory, or an unfinished checkpoint or repair.
+    /// * `Unsupported`: of a newer release, or with keys (`leave_out_others` drops these).
+    /// * `NoSpace`, `Io`, `Cancelled`: the new store is removed. Fix the cause and repeat.
     pub fn repair_in(
         from: &Env,
         path: impl AsRef<Path>,
@@ -301,8 +328,9 @@ impl LogStore {
     /// Closes the store at once, even while other handles exist, and reports errors that a drop
     /// would hide.
     ///
-    /// See [`Db::close`](crate::Db::close). All earlier writes are durable afterwards. For logs of
-    /// a key-value store ([`Db::logs`](crate::Db::logs)) the call closes the whole store.
+    /// Calls on other threads end; later calls on clones, logs and scans fail with `Closed`. All
+    /// earlier writes are durable afterwards, and the directory can be opened again. For logs of a
+    /// key-value store ([`Db::logs`](crate::Db::logs)) the call closes the whole store.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -339,7 +367,11 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogStore::create_log`], without `AlreadyExists`.
+    /// * `InvalidArgument`, `TooLarge`: the name is empty, or over 1024 bytes. Choose another one.
+    /// * `TooLarge`: the store has 1,048,576 logs. Delete unused ones.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the log may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().log(name)?))
     }
@@ -369,13 +401,11 @@ impl LogStore {
     ///
     /// # Errors
     /// * `AlreadyExists`: a log has this name. Use [`LogStore::open_log`].
-    /// * `InvalidArgument`: the name is empty.
-    /// * `TooLarge`: beyond the [`limits`](crate::limits).
-    /// * `NoSpace`: nothing was created. Trim or delete logs, or raise the limit.
-    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write.
-    /// * `Io`: the device failed; the log may exist after the next open. Close and reopen the
-    ///   store.
-    /// * `Poisoned`: an earlier write had that failure. Close and reopen the store.
+    /// * `InvalidArgument`, `TooLarge`: the name is empty, or over 1024 bytes. Choose another one.
+    /// * `TooLarge`: the store has 1,048,576 logs. Delete unused ones.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the log may exist), `Poisoned`: the device failed. Close and reopen the store.
     pub fn create_log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().create_log(name)?))
     }
@@ -394,7 +424,10 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`; `NoSpace`; `Io` and `Poisoned` as for [`LogStore::create_log`].
+    /// * `NotFound`: there is no such log. Check the name.
+    /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the log may be gone), `Poisoned`: the device failed. Close and reopen the store.
     pub fn delete_log(&self, name: &str) -> Result<()> {
         self.engine().delete_log(name)
     }
@@ -451,13 +484,20 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Log::append`], for any of its operations; `InvalidArgument` if a log belongs
-    /// to another store.
+    /// * `Trimmed`, `AlreadyExists`: an LSN is below the trim point, or has other bytes. Omit it.
+    /// * `InvalidArgument`: a log of another store, or an LSN twice or trimmed in the batch.
+    /// * `NotFound`: a log was deleted. `TooLarge`: beyond the [`limits`](crate::limits). Split it.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn write(&self, batch: &LogBatch<'_>) -> Result<()> {
         self.write_as(batch, None)
     }
 
-    /// Same as [`LogStore::write`], with options, for example another durability.
+    /// Writes a batch as [`LogStore::write`] does, where its durability differs from that of the
+    /// store: for example many buffered batches before one [`LogStore::sync`].
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteOptions};
@@ -469,8 +509,15 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogStore::write`]; `InvalidArgument` for
-    /// [`Volatile`](crate::Durability::Volatile), since records are always in the log, and for a
+    /// * `Trimmed`, `AlreadyExists`: an LSN is below the trim point, or has other bytes. Omit it.
+    /// * `InvalidArgument`: the options or the batch are not allowed; the message has the reason.
+    /// * `NotFound`: a log was deleted. `TooLarge`: beyond the [`limits`](crate::limits). Split it.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`. The options must not ask for
+    /// [`Volatile`](crate::Durability::Volatile), since records are always in the log, or for a
     /// deadline ([`WriteOptions::wait_at_most`]).
     pub fn write_with(&self, batch: &LogBatch<'_>, options: &WriteOptions) -> Result<()> {
         self.write_as(batch, batch::durability_of(options)?)
@@ -496,7 +543,15 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogStore::write`]; the completion reports errors of the device.
+    /// * `Trimmed`, `AlreadyExists`: an LSN is below the trim point, or has other bytes. Omit it.
+    /// * `InvalidArgument`: a log of another store, or an LSN twice or trimmed in the batch.
+    /// * `NotFound`: a log was deleted. `TooLarge`: beyond the [`limits`](crate::limits). Split it.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`. The completion reports a later failure of
+    /// the device.
     pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
         batch.check_store(self.id())?;
         Ok(Completion::new(self.engine().write_async(batch.inner())?))
@@ -514,8 +569,9 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Io`: the device failed. `Poisoned`: an earlier write had that failure. Close and reopen the
-    /// store in both cases. `ReadOnly`, `Closed`.
+    /// * `Io`, `Poisoned`: this call or an earlier write failed at the device. A loss of power may
+    ///   take buffered writes. Close and reopen the store.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
     }

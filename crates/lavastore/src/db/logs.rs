@@ -16,8 +16,9 @@ impl Db {
     ///
     /// Use it if one batch must change keys and logs, or if both share a disk: see
     /// [`Db::write_with_logs`] and [`Db::applier`]. [`Options`] decide about threads and creation;
-    /// these fields of [`LogOptions`] are ignored. [`Options::space_limit`] holds for both, and
-    /// determines [`LogOptions::group_bytes`] if that is unset.
+    /// these fields of [`LogOptions`] are ignored. Leave `space_limit`, `io_budget` and `fast_tier` of
+    /// [`LogOptions`] unset: those of [`Options`] hold for both. [`Options::space_limit`] determines
+    /// [`LogOptions::group_bytes`] if that is unset.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-with-logs-{}", std::process::id()));
@@ -35,7 +36,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: an option is out of range, or [`LogOptions::space_limit`] is set.
+    /// * `InvalidArgument`: an option is out of range, or one of [`LogOptions`] must be unset.
     /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
     /// * `Locked`: a process has the store open. Share its `Db`, or open the store for reading.
     /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair`].
@@ -57,7 +58,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: an option is out of range, or [`LogOptions::space_limit`] is set.
+    /// * `InvalidArgument`: an option is out of range, or one of [`LogOptions`] must be unset.
     /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
     /// * `Locked`: a process has the store open. Share its `Db`, or open the store for reading.
     /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair_in`].

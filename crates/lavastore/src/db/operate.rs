@@ -76,8 +76,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Choose another
-    ///   one.
+    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Take another.
     /// * `Unsupported`: the store has logs but was opened without them. Use [`Db::open_with_logs`].
     /// * `Corruption`: a log to copy is damaged; the error names the file. Use [`Db::repair`].
     /// * `NoSpace`, `Io`: no part of the copy is left. Make room and repeat.
@@ -170,8 +169,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Choose another
-    ///   one.
+    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Take another.
     /// * `Unsupported`: the store has logs but was opened without them. Use [`Db::open_with_logs`].
     /// * `Corruption`: a log to copy is damaged; the error names the file. Use [`Db::repair`].
     /// * `NoSpace`, `Io`, `Cancelled`: no part of the copy is left. Make room and repeat.
@@ -378,7 +376,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Io` of listing the directory; `Closed`, `Forked`.
+    /// * `Io`: the system refused to list the directory. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn metrics(&self) -> Result<String> {
         self.kv().metrics()
     }
@@ -398,7 +397,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Io` of listing the directory; `Closed`, `Forked`.
+    /// * `Io`: the system refused to list the directory. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn space(&self) -> Result<Space> {
         self.kv().space()
     }
@@ -415,7 +415,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Io` of listing the directory; `Closed`, `Forked`.
+    /// * `Io`: the system refused to list the directory. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         self.kv().engines()
     }

@@ -49,24 +49,23 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// Nothing is written after these errors:
-    /// * `Trimmed`: the LSN is below the trim point. Continue with a later record.
-    /// * `AlreadyExists`: the LSN has other bytes. Truncate first, or choose another LSN.
-    /// * `TooLarge`: beyond the [`limits`](crate::limits). Split the record.
-    /// * `NotFound`: the log was deleted.
-    /// * `InvalidArgument`: [`Durability::Volatile`], or a bound on the wait.
-    /// * `NoSpace`: trim or delete logs, or raise the limit.
-    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write.
-    /// * `Poisoned`: an earlier write failed at the device. Close and reopen the store.
+    /// * `Trimmed`, `AlreadyExists`: the LSN is trimmed, or has other bytes. Take another.
+    /// * `InvalidArgument`: [`Durability::Volatile`], a bound on the wait, or the LSN is 2^64 - 1.
+    /// * `NotFound`: the log was deleted. `TooLarge`: the record is above 16 MiB. Split it.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the record may exist), `Poisoned`: the device failed. Close and reopen the store.
     ///
-    /// After `Io` the device failed, and the next open decides whether the record exists.
+    /// Nothing is written after an error other than `Io`.
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.log.inner().append(lsn, bytes.as_ref(), self.durability()?)
     }
 
-    /// Removes all records below an LSN for good, with options; see [`Log::trim`].
+    /// Removes all records below an LSN for good, where [`Log::trim`] has the wrong durability: a
+    /// durable trim holds after a loss of power.
     ///
-    /// The default durability of a trim is [`Durability::Buffered`].
+    /// Later appends below the LSN are refused. A trim at or below the present trim point changes
+    /// nothing. The default durability of a trim is [`Durability::Buffered`].
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -77,9 +76,10 @@ impl<'a> LogWriter<'a> {
     ///
     /// # Errors
     /// * `NotFound`: the log was deleted.
-    /// * `InvalidArgument`: [`Durability::Volatile`], or a bound on the wait.
-    /// * `NoSpace`, `ReadOnly`, `Closed`: nothing has changed.
-    /// * `Io`, `Poisoned`: as for [`LogWriter::append`].
+    /// * `InvalidArgument`: the options ask for [`Durability::Volatile`] or a bound on the wait.
+    /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the trim may hold), `Poisoned`: the device failed. Close and reopen the store.
     pub fn trim(&self, below: Lsn) -> Result<()> {
         let mut batch = lavalog::LogBatch::new();
         batch.trim(self.log.inner(), below);
@@ -87,7 +87,10 @@ impl<'a> LogWriter<'a> {
         self.log.store().engine().write(&batch, asked.unwrap_or(Durability::Buffered))
     }
 
-    /// Removes all records above an LSN, with options; see [`Log::truncate_after`].
+    /// Removes all records above an LSN with a durability other than that of
+    /// [`Log::truncate_after`], for example buffered before a durable append.
+    ///
+    /// New records may reuse these LSNs.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -97,12 +100,18 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogWriter::trim`].
+    /// * `NotFound`: the log was deleted.
+    /// * `InvalidArgument`: the options ask for [`Durability::Volatile`] or a bound on the wait.
+    /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the records may be gone), `Poisoned`: the device failed. Close and reopen the store.
     pub fn truncate_after(&self, lsn: Lsn) -> Result<()> {
         self.log.inner().truncate_after(lsn, self.durability()?)
     }
 
-    /// Replaces the metadata, at most 4096 bytes, with options; see [`Log::set_metadata`].
+    /// Replaces the metadata, at most 4096 bytes, with a durability other than that of
+    /// [`Log::set_metadata`], for example buffered before a
+    /// [`LogStore::sync`](crate::LogStore::sync).
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -112,7 +121,12 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogWriter::trim`]; `TooLarge` beyond the [`limits`](crate::limits).
+    /// * `NotFound`: the log was deleted.
+    /// * `TooLarge`: the metadata exceed 4096 bytes. Shorten them.
+    /// * `InvalidArgument`: the options ask for [`Durability::Volatile`] or a bound on the wait.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the metadata may be new), `Poisoned`: the device failed. Close and reopen the store.
     pub fn set_metadata(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.log.inner().set_metadata(bytes.as_ref(), self.durability()?)
     }

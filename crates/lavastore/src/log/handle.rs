@@ -84,7 +84,14 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogWriter::append`].
+    /// * `Trimmed`, `AlreadyExists`: the LSN is trimmed, or has other bytes. Take another.
+    /// * `InvalidArgument`: the LSN is 2^64 - 1.
+    /// * `NotFound`: the log was deleted. `TooLarge`: the record is above 16 MiB. Split it.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the record may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.writer().append(lsn, bytes)
     }
@@ -107,7 +114,15 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogWriter::append`]; the completion reports errors of the device.
+    /// * `Trimmed`, `AlreadyExists`: the LSN is trimmed, or has other bytes. Take another.
+    /// * `InvalidArgument`: the LSN is 2^64 - 1.
+    /// * `NotFound`: the log was deleted. `TooLarge`: the record is above 16 MiB. Split it.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the record may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`. The completion reports a later failure of
+    /// the device.
     pub fn append_async(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<Completion> {
         Ok(Completion::new(self.inner.append_async(lsn, bytes.as_ref())?))
     }
@@ -130,7 +145,10 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogWriter::trim`].
+    /// * `NotFound`: the log was deleted.
+    /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the trim may hold), `Poisoned`: the device failed. Close and reopen the store.
     #[doc(alias = "purge")]
     pub fn trim(&self, below: Lsn) -> Result<()> {
         self.writer().trim(below)
@@ -151,7 +169,10 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogWriter::trim`].
+    /// * `NotFound`: the log was deleted.
+    /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the records may be gone), `Poisoned`: the device failed. Close and reopen the store.
     pub fn truncate_after(&self, lsn: Lsn) -> Result<()> {
         self.writer().truncate_after(lsn)
     }
@@ -172,7 +193,11 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogWriter::trim`]; `TooLarge` beyond the [`limits`](crate::limits).
+    /// * `NotFound`: the log was deleted.
+    /// * `TooLarge`: the metadata exceed 4096 bytes. Shorten them.
+    /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io` (the metadata may be new), `Poisoned`: the device failed. Close and reopen the store.
     pub fn set_metadata(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.writer().set_metadata(bytes)
     }
@@ -205,17 +230,17 @@ impl Log {
     /// # Errors
     /// * `Trimmed`: the LSN is below the trim point. Begin at [`Log::first_lsn`].
     /// * `NotFound`: the log was deleted.
-    /// * `Corruption`: the record is damaged; the error names file and offset. Other records stay
-    ///   readable.
-    /// * `Busy`: a read-only store, and the writer has moved the record. Open the store again.
+    /// * `Corruption`: the record is damaged, at the error's file and offset. Others stay readable.
+    /// * `Busy`: the record moved during each attempt. Repeat, or open a read-only store again.
     /// * `Io`: the device or the system refused the read. Repeat the call.
-    /// * `Closed`, `Forked`: the handle is of no use any more.
+    /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
     pub fn read(&self, lsn: Lsn) -> Result<Option<Vec<u8>>> {
         self.inner.read(lsn)
     }
 
-    /// Same as [`Log::read`], but appends the record to `out`, a reusable buffer; returns false
-    /// without a record.
+    /// Reads the record at an LSN into `out`, a buffer of the caller: use it instead of
+    /// [`Log::read`] to read many records without an allocation for each. The bytes are appended to
+    /// `out`; the call returns false without a record.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -229,7 +254,14 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Log::read`]; `out` is then unchanged.
+    /// * `Trimmed`: the LSN is below the trim point. Begin at [`Log::first_lsn`].
+    /// * `NotFound`: the log was deleted.
+    /// * `Corruption`: the record is damaged, at the error's file and offset. Others stay readable.
+    /// * `Busy`: the record moved during each attempt. Repeat, or open a read-only store again.
+    /// * `Io`: the device or the system refused the read. Repeat the call.
+    /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
+    ///
+    /// After an error `out` is unchanged.
     pub fn read_into(&self, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
         self.inner.read_into(lsn, out)
     }

@@ -37,7 +37,8 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Io` of listing the directory; `Closed`, `Forked`.
+    /// * `Io`: the system refused to list the directory. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn space(&self) -> Result<LogStoreSpace> {
         self.engine().space()
     }
@@ -53,7 +54,8 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Errors of listing the directory.
+    /// * `Io`: the system refused to list the directory. Repeat the call.
+    /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         self.engine().engines()
     }
@@ -69,7 +71,11 @@ impl LogStore {
         self.engine().format()
     }
 
-    /// Raises the format of the store: see [`Db::upgrade`](crate::Db::upgrade).
+    /// Raises the format of the store to enable newer features, once and for good.
+    ///
+    /// Earlier releases that do not know the format refuse the store from then on: take a
+    /// checkpoint first. Reads and writes continue. The change is durable on return and atomic in a
+    /// crash. A store that already has the format is unchanged.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -80,7 +86,10 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::upgrade`](crate::Db::upgrade).
+    /// * `InvalidArgument`: the store has a newer format already. A format cannot be lowered.
+    /// * `NoSpace`: nothing has changed. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.engine().upgrade(format)
     }
@@ -131,18 +140,18 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// * `AlreadyExists`: the directory is not empty. Choose another one.
-    /// * `Locked`: another checkpoint is written there.
-    /// * `Unsupported`: the store has keys. Open both and use
-    ///   [`Db::checkpoint`](crate::Db::checkpoint).
-    /// * `Corruption`: a file to copy is damaged; the error names it.
-    /// * `NoSpace`, `Io`, `Closed`: no part of the copy is left.
+    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Take another.
+    /// * `Unsupported`: the store has keys. Use [`Db::checkpoint`](crate::Db::checkpoint).
+    /// * `Corruption`: a file to copy is damaged; the error names it. Use [`LogStore::repair`].
+    /// * `NoSpace`, `Io`: no part of the copy is left. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: no copy is left. Open the store for writing and repeat.
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(dir.as_ref())
     }
 
-    /// Same as [`LogStore::checkpoint`], with options.
+    /// Makes a copy as [`LogStore::checkpoint`] does, where a long copy must be cancellable or have
+    /// a deadline.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -151,13 +160,17 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`LogStore::checkpoint`]; `Cancelled`, after which no part of the copy is
-    /// left.
+    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Take another.
+    /// * `Unsupported`: the store has keys. Use [`Db::checkpoint`](crate::Db::checkpoint).
+    /// * `Corruption`: a file to copy is damaged; the error names it. Use [`LogStore::repair`].
+    /// * `NoSpace`, `Io`, `Cancelled`: no part of the copy is left. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: no copy is left. Open the store for writing and repeat.
     pub fn checkpoint_with(&self, dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<()> {
         self.engine().checkpoint_unless(dir.as_ref(), options.cancel.as_ref())
     }
 
-    /// Same as [`LogStore::verify`], with options.
+    /// Checks every record as [`LogStore::verify`] does, where a long check must be cancellable or
+    /// have a deadline. Damage is no error: the report lists it.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -166,7 +179,9 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Cancelled`.
+    /// * `Cancelled`: the token ended the call, and there is no report. Repeat it with more time.
+    /// * `Closed`, `Forked`: the store was closed meanwhile, or a parent process opened it. There
+    ///   is no report: open the store and repeat.
     pub fn verify_with(&self, options: &VerifyOptions) -> Result<LogVerifyReport> {
         self.engine().verify_unless(options.cancel.as_ref())
     }
