@@ -4,7 +4,7 @@
 //! 2. **Delete**: each key with a probability of `--deleted` percent; two thirds of the keys one by
 //!    one, the last third by one range delete of the same share.
 //! 3. **Rest**: no calls except `Db::space` each second, until the process has written nothing for
-//!    30 s and the store reports that it is at rest.
+//!    `--ended` seconds and the store reports that it is at rest.
 //! 4. **Still**: `--still` seconds, in which the process must not write.
 //! 5. **Check**: the space report against the directory, and every key against its expected state.
 
@@ -20,8 +20,6 @@ use std::fmt::Write;
 use std::path::Path;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Seconds without a written byte after which rest work counts as ended.
-const ENDED_S: u64 = 30;
 /// Timeout of rest work in seconds.
 const REST_MAX_S: u64 = 4 * 3600;
 /// Bytes per batch of the load.
@@ -44,6 +42,9 @@ pub struct RestArgs {
     /// Seconds in which the idle store must not write
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub still: u64,
+    /// Seconds without a written byte after which rest work has ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub ended: u64,
     /// Seed of keys and values
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -107,7 +108,7 @@ pub fn run(args: &RestArgs, dir: &Path) -> Result<RestRun> {
     let loaded_bytes = space::allocated(dir).bytes;
     delete(args, &db)?;
     let before = host::process_counters();
-    let (rest_seconds, after) = rest(&db)?;
+    let (rest_seconds, after) = rest(args, &db)?;
     wait_until(now_ns() + args.still * SECOND_NS);
     let still_bytes = host::process_counters().write_bytes - after;
     let report = db.space()?;
@@ -217,7 +218,7 @@ fn delete(args: &RestArgs, db: &Db) -> Result<()> {
 
 /// Waits for the end of rest work. Returns the seconds until its last byte, and the bytes written
 /// by the process.
-fn rest(db: &Db) -> Result<(f64, u64)> {
+fn rest(args: &RestArgs, db: &Db) -> Result<(f64, u64)> {
     let begun_ns = now_ns();
     let (mut last_ns, mut written) = (begun_ns, host::process_counters().write_bytes);
     while now_ns() - begun_ns < REST_MAX_S * SECOND_NS {
@@ -226,7 +227,7 @@ fn rest(db: &Db) -> Result<(f64, u64)> {
         if now != written {
             (last_ns, written) = (now_ns(), now);
         }
-        let is_still = now_ns() - last_ns >= ENDED_S * SECOND_NS;
+        let is_still = now_ns() - last_ns >= args.ended * SECOND_NS;
         if is_still && db.space()?.rest.state == RestState::AtRest {
             return Ok(((last_ns - begun_ns) as f64 / SECOND_NS as f64, written));
         }
@@ -296,9 +297,11 @@ mod tests {
     fn a_small_store_frees_the_space_of_deletes() {
         let dir = std::env::temp_dir().join(format!("bench-rest-test-{}", std::process::id()));
         let dir = WorkDir::fresh(&dir).unwrap();
-        let args = RestArgs { num: 3_000, value_size: 1_000, deleted: 50, still: 1, seed: 7 };
+        let args = RestArgs { num: 3_000, value_size: 1_000, deleted: 50, still: 1, ended: 2, seed: 7 };
         let report = run(&args, dir.path()).unwrap();
-        assert!(report.is_kept(), "{}", report.text());
+        // Other tests of this process write at the same time, so only the space is compared.
+        assert_eq!(report.ledger_difference_bytes, 0, "{}", report.text());
+        assert!(report.garbage_bytes < report.live_bytes / 10, "{}", report.text());
     }
 
     #[test]

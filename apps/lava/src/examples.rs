@@ -112,7 +112,8 @@ mod tests {
         all.retain(|name| name != "fs mount");
         // These take minutes.
         all.retain(|name| {
-            !["bench recovery", "bench page-server", "bench scale-meta"].contains(&name.as_str())
+            !["bench pauses", "bench recovery", "bench rest", "bench page-server", "bench scale-meta"]
+                .contains(&name.as_str())
         });
         all.sort();
         let mut known: Vec<String> = EXAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();

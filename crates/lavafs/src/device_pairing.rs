@@ -121,10 +121,14 @@ fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
     Err(behind.error(match ours.mounts == theirs.mounts {
         true => format!("the device and {other} were mounted apart from each other: name two copies of the same time"),
         false => format!(
-            "the device is an older copy of the {name} device: {other} was mounted {} times since; name the newest copy",
-            ahead.bond.mounts - behind.bond.mounts
+            "the device is an older copy of the {name} device: {other} was mounted {} since; name the newest copy",
+            counted(ahead.bond.mounts - behind.bond.mounts)
         ),
     }))
+}
+
+fn counted(mounts: u64) -> String {
+    if mounts == 1 { "1 time".to_owned() } else { format!("{mounts} times") }
 }
 
 /// Begins a session for a writable mount: writes a new session to both devices.

@@ -359,7 +359,7 @@ mod tests {
     fn an_unfinished_rewrite_prints_the_command_to_continue() {
         let mut progress = CompactProgress { rewritten_tables: 1, remaining_tables: 2, ..Default::default() };
         assert!(rewritten_text(&progress, "--from x").contains("1 table, 2 left"));
-        assert!(rewritten_text(&progress, "--from x").ends_with("to go on later: --from x"));
+        assert!(rewritten_text(&progress, "--from x").ends_with("to continue: --from x"));
         progress.remaining_tables = 0;
         assert_eq!(rewritten_text(&progress, "--from x"), "rewrote 1 table, none left");
     }

@@ -454,7 +454,7 @@ mod tests {
         let json = space_json(&space);
         assert_eq!((&json["holders"][0]["name"], &json["snapshots"]), (&json!("backup"), &json!(2)));
         (space.is_read_only, space.holders) = (true, Vec::new());
-        assert!(holders_text(&space).contains("not known"));
+        assert!(holders_text(&space).contains("unknown"));
         let json = space_json(&space);
         assert!(json["holders"].is_null() && json["snapshots"].is_null(), "{json}");
     }

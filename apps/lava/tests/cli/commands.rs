@@ -97,7 +97,7 @@ fn reports_are_text_or_json() {
     assert_eq!(number(&space["live_bytes"]) + number(&space["hidden_bytes"]), number(&space["values_bytes"]));
     assert!(space["holders"].is_null() && number(&space["wal_in_use_bytes"]) > 0, "{space}");
     let text = s.ok(&["space"]);
-    assert!(text.contains("total") && text.contains("not known"), "{text}");
+    assert!(text.contains("total") && text.contains("unknown"), "{text}");
     assert_eq!(json(&s.ok(&["stat", "--json"]))["column_families"][0], "default");
     assert!(s.ok(&["stat"]).contains("column families"));
     let derived = &json(&s.ok(&["stat", "--json"]))["derived_options"][0];

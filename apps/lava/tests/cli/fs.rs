@@ -89,7 +89,7 @@ fn files_go_in_and_out() {
         (8, "stat image /none", "/none"),
         (8, "cp image :/none out", "/none"),
         (8, "cp image missing :/x", "missing"),
-        (9, "cp image small :/copy", "taken"),
+        (9, "cp image small :/copy", "already exists"),
         (9, "cp image :/copy small", "small"),
         (1, "cp image :/a out", "directory"),
     ] {
@@ -104,7 +104,7 @@ fn files_go_in_and_out() {
 fn mkfs_creates_a_complete_image_and_never_overwrites() {
     let s = Scratch::new("fs-mkfs");
     assert!(fails(&s, 2, "mkfs image").contains("--size"));
-    for (size, what) in [("5000", "whole blocks"), ("1M", "too small")] {
+    for (size, what) in [("5000", "multiple of 4096 bytes"), ("1M", "too small")] {
         assert!(fails(&s, 2, &format!("mkfs image --size {size}")).contains(what));
         assert!(!s.path("image").exists(), "a volume that could not be made leaves no image");
     }
@@ -154,7 +154,7 @@ fn a_volume_grows_with_its_image() {
         assert_eq!((&grown["total_bytes"], &grown["grown_bytes"]), (&(40 << 20).into(), &(8 << 20).into()));
         assert_eq!(json(&fs(&s, &format!("grow {image} --json")))["grown_bytes"], 0);
         assert!(fails(&s, 2, &format!("grow {image} 32M")).contains("cannot shrink"));
-        assert!(fails(&s, 2, &format!("grow {image} 50000001")).contains("partial blocks"));
+        assert!(fails(&s, 2, &format!("grow {image} 50000001")).contains("a multiple of 4096 bytes"));
         fs(&s, &format!("cp {image} :/large back-{image}"));
         assert!(std::fs::read(s.path(&format!("back-{image}"))).unwrap() == bytes(20 << 20));
         assert_eq!(json(&fs(&s, &format!("fsck {image} --json")))["clean"], true);

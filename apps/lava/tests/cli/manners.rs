@@ -283,7 +283,7 @@ fn an_interrupted_repair_leaves_nothing() {
     let output = child.wait_with_output().unwrap();
     let error = stderr(&output);
     assert_eq!(output.status.signal(), Some(libc::SIGINT), "{error}");
-    assert!(error.contains("interrupted: nothing is left of the new store"), "{error}");
+    assert!(error.contains("interrupted: the new store is removed"), "{error}");
     assert!(!s.path("repaired").exists());
     s.ok(&["repair", "--into", "repaired"]);
 }

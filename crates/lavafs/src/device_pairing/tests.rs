@@ -81,7 +81,7 @@ fn one_device_of_two_is_refused_and_the_missing_named() {
         let e = dump_journal(&*device(), &mut |_| {}).unwrap_err();
         assert!(e.kind() == ErrorKind::InvalidArgument && e.to_string().contains(told), "{e}");
         let twice = mounted(&sim, [name, name]);
-        refused(twice, ErrorKind::InvalidArgument, "name its");
+        refused(twice, ErrorKind::InvalidArgument, "both devices are a");
     }
     assert_eq!(DEVICES.map(|name| sim.read_file(name).unwrap()), before, "nothing was written");
 }
@@ -95,7 +95,7 @@ fn devices_that_do_not_belong_together_are_refused() {
     refused(mounted(&sim, ["/fast", "/strange"]), ErrorKind::InvalidArgument, told);
     let told = "both devices are a capacity device: name the speed device of the volume as the second one";
     refused(mounted(&sim, ["/strange", "/large"]), ErrorKind::InvalidArgument, told);
-    let told = "it should be the speed device of the volume on /large, which is the capacity device";
+    let told = "the speed device of the volume is expected here, because /large is its capacity device";
     refused(mounted(&sim, ["/large", "/empty"]), ErrorKind::NotFound, told);
     refused(
         mounted(&sim, ["/empty", "/empty-too"]),
@@ -119,12 +119,12 @@ fn a_stale_device_is_refused() {
     let sim = made(1);
     session(&sim, "a");
     let old = DEVICES.map(|name| sim.read_file(name).unwrap());
-    for (rounds, times) in [(1, "1 times"), (2, "3 times")] {
+    for (rounds, times) in [(1, "1 time "), (2, "3 times ")] {
         (0..rounds).for_each(|n| session(&sim, &format!("b{rounds}{n}")));
         for (name, bytes) in DEVICES.iter().zip(&old) {
             let mixed = put_back(&sim, name, bytes);
             let role = if *name == "/fast" { "speed" } else { "capacity" };
-            let told = format!("it is an older copy of the {role} device");
+            let told = format!("the device is an older copy of the {role} device");
             refused(mounted(&mixed, DEVICES), ErrorKind::InvalidArgument, &told);
             refused(mounted(&mixed, DEVICES), ErrorKind::InvalidArgument, times);
             assert!(fsck_on(&mixed.env(), &devices(&mixed, DEVICES), true).is_err());

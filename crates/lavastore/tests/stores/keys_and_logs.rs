@@ -92,7 +92,7 @@ fn misuse_of_keys_and_logs_is_refused() {
     let mut batch = LogBatch::new();
     batch.append(&foreign, 1, "x");
     invalid(db.write_with_logs(&one("k", "v"), &batch).unwrap_err(), "a log of another store");
-    invalid(db.applier(&foreign).unwrap_err(), "of another store");
+    invalid(db.applier(&foreign).unwrap_err(), "belongs to another store");
     invalid(store().logs().unwrap_err(), "opened without its logs");
     invalid(store().write_with_logs(&one("k", "v"), &LogBatch::new()).unwrap_err(), "without its logs");
     let orders = db.logs().unwrap().log("orders").unwrap();
@@ -313,7 +313,7 @@ fn a_log_has_one_applier_at_a_time() {
     first.apply(1, &one("k", "v")).unwrap();
     let told = db.applier(&logs.log("orders").unwrap()).unwrap_err();
     assert!(
-        told.kind() == ErrorKind::Locked && told.message().contains("log orders has an applier"),
+        told.kind() == ErrorKind::Locked && told.message().contains("log orders already has an applier"),
         "{told}"
     );
     drop(db.applier(&other).unwrap());
