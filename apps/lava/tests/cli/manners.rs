@@ -208,7 +208,7 @@ fn a_finished_rewrite_prints_no_continuation() {
     s.file("rows.tsv", b"a\t1\nb\t2\n");
     s.ok(&["import", "rows.tsv"]);
     let output = s.lava(&["compact", "--rewrite"]);
-    assert!(output.status.success() && !stderr(&output).contains("to go on later"), "{}", stderr(&output));
+    assert!(output.status.success() && !stderr(&output).contains("to continue:"), "{}", stderr(&output));
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn a_foreign_fast_tier_is_refused_by_name() {
     refused_alike(&sim, None, ErrorKind::InvalidArgument, DIR, "last used at /speed");
     refused_alike(&sim, Some("/nowhere"), ErrorKind::NotFound, "/nowhere", "mount the tier");
     sim.env().fs.create_dir_all(Path::new("/empty")).unwrap();
-    refused_alike(&sim, Some("/empty"), ErrorKind::NotFound, "/empty", "there is no file SPEED");
+    refused_alike(&sim, Some("/empty"), ErrorKind::NotFound, "/empty", "it has no file SPEED");
     let other = Options { fast_tier: Some("/foreign".into()), ..small() };
     Db::open_in(sim.env(), "/other", other).unwrap().close().unwrap();
     refused_alike(&sim, Some("/foreign"), ErrorKind::InvalidArgument, "/foreign", "of another store");

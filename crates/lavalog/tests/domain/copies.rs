@@ -144,7 +144,7 @@ fn die(sim: &SimEnv, seed: u64, (begun, ended): (u64, u64), writers: usize) -> u
             copied(&left.env(), writers);
         } else if left.env().fs.exists(&Path::new(COPY).join("UNFINISHED")).unwrap() {
             let e = open_at(&left.env(), COPY).map(drop).unwrap_err();
-            assert!(e.kind() == ErrorKind::NotFound && e.message().contains("was cut off"), "{e}");
+            assert!(e.kind() == ErrorKind::NotFound && e.message().contains("was interrupted"), "{e}");
             cut_off += 1;
         }
         let (db, logs) = open(&left.env()).unwrap();

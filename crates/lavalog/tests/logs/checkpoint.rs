@@ -177,7 +177,7 @@ fn an_interrupted_checkpoint_is_complete_or_refused() {
                     if marked {
                         let e = refused.unwrap_err();
                         assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
-                        assert!(e.to_string().contains("was cut off"), "{e}");
+                        assert!(e.to_string().contains("was interrupted"), "{e}");
                     } else {
                         assert!(
                             env.fs
