@@ -111,6 +111,6 @@ mod tests {
         frame.extend_from_slice(&sum.to_le_bytes());
         let e = open(&frame, uid, 99).unwrap_err();
         assert_eq!((e.kind(), e.offset()), (ErrorKind::Unsupported, Some(99)));
-        assert!(e.message().starts_with("a block with the unknown codec 200"), "{e}");
+        assert!(e.message().starts_with("the block has the unknown codec 200"), "{e}");
     }
 }

@@ -49,6 +49,6 @@ mod tests {
         assert_eq!(class_from(VsstClass::Cold as u8).unwrap(), VsstClass::Cold);
         let e = class_from(99).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unsupported);
-        assert!(e.message().starts_with("vSST class 99 is not known to this release"), "{e}");
+        assert!(e.message().starts_with("vSST class 99 is unknown to this release"), "{e}");
     }
 }
