@@ -224,7 +224,8 @@ fn fresh_values_start_on_the_fast_tier_beside_hot_ones() {
     };
     let refusal = Db::open_in(env.clone(), DIR, fresh(0)).unwrap_err();
     assert!(
-        refusal.kind() == ErrorKind::InvalidArgument && refusal.to_string().contains("fast_tier_values_flushed"),
+        refusal.kind() == ErrorKind::InvalidArgument
+            && refusal.to_string().contains("fast_tier_values_flushed"),
         "{refusal}"
     );
     let db = Db::open_in(env.clone(), DIR, fresh(NO_BOUND)).unwrap();
