@@ -1,7 +1,7 @@
 //! Row `families`: a store of many families, whose short memtables share flushes.
 //!
 //! Each write puts its number into some families, in one batch. Flushes, compactions and
-//! checkpoints run in between, an operation of the file system may fail, and the machine crashes.
+//! syncs run in between, an operation of the file system may fail, and the machine crashes.
 //! After the open, with the largest number found as `last`:
 //!
 //! * every write up to `last` is there as a whole, and no later one in any part;
