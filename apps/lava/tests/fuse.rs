@@ -88,5 +88,5 @@ fn a_volume_is_mounted_on_a_directory_only() {
     assert!(
         s.fails(1, &["fs", "mount", "image", "file"]).contains("file is not a directory: name another one")
     );
-    assert!(s.fails(1, &["fs", "mount", "image", "nowhere"]).contains("cannot look at nowhere: "));
+    assert!(s.fails(1, &["fs", "mount", "image", "nowhere"]).contains("cannot read nowhere: "));
 }
