@@ -1,7 +1,7 @@
 //! The families of a store, by id.
 
 use super::family::Family;
-use super::family_work::FamilyWork;
+use super::family_work::{FamilyWork, SettledTree};
 use base::sync::{RwLock, rank, read, write};
 use base::{Error, HashMap, Result, SeqNo};
 use std::cmp::Reverse;
@@ -72,9 +72,11 @@ impl Families {
         self.living(&self.work.frozen())
     }
 
-    /// Returns the families with frozen memtables or a tree that may need a job, by id.
-    pub fn with_work(&self) -> Vec<Arc<Family>> {
-        self.living(&self.work.with_work())
+    /// Returns the families with frozen memtables or a tree that may need a job, by id, and the sum of
+    /// the trees of all other families.
+    pub fn with_work(&self) -> (Vec<Arc<Family>>, SettledTree) {
+        let (ids, others) = self.work.with_work();
+        (self.living(&ids), others)
     }
 
     /// Returns the families with these ids; the error names the first missing id.
@@ -83,8 +85,11 @@ impl Families {
     /// `NotFound`: one of them was dropped.
     pub fn find_all(&self, ids: &[FamilyId]) -> Result<Vec<Arc<Family>>> {
         let all = read(&self.by_id);
-        let dropped =
-            |id| Error::not_found(format!("column family with id {id} does not exist: it was dropped"));
+        let dropped = |id| {
+            Error::not_found(format!(
+                "column family with id {id} does not exist: it was dropped; create a new one"
+            ))
+        };
         ids.iter().map(|id| all.get(id).cloned().ok_or_else(|| dropped(id))).collect()
     }
 

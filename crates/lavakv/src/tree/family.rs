@@ -286,9 +286,10 @@ impl Family {
     /// before it empties the state. So a pinned state of an unmarked family is complete.
     pub fn check_there(&self) -> Result<()> {
         match self.is_dropped() {
-            true => {
-                Err(Error::not_found(format!("column family {} does not exist: it was dropped", self.name)))
-            }
+            true => Err(Error::not_found(format!(
+                "column family {} does not exist: it was dropped; create a new one",
+                self.name
+            ))),
             false => Ok(()),
         }
     }

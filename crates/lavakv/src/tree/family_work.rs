@@ -16,6 +16,7 @@
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{AddAssign, SubAssign};
 use version::FamilyId;
 
 /// Tree sizes of a settled family: the inputs of equation 4 of Scavenger+, in bytes.
@@ -27,11 +28,17 @@ pub(crate) struct SettledTree {
     pub excess_bytes: u64,
 }
 
-impl SettledTree {
-    /// Takes the sizes of a tree out of a sum.
-    pub fn subtract(&mut self, tree: SettledTree) {
-        self.last_bytes = self.last_bytes.saturating_sub(tree.last_bytes);
-        self.excess_bytes = self.excess_bytes.saturating_sub(tree.excess_bytes);
+impl AddAssign for SettledTree {
+    fn add_assign(&mut self, tree: SettledTree) {
+        self.last_bytes += tree.last_bytes;
+        self.excess_bytes += tree.excess_bytes;
+    }
+}
+
+impl SubAssign for SettledTree {
+    fn sub_assign(&mut self, tree: SettledTree) {
+        self.last_bytes -= tree.last_bytes;
+        self.excess_bytes -= tree.excess_bytes;
     }
 }
 
@@ -50,8 +57,7 @@ impl Sets {
     /// Returns whether the family was there.
     fn forget_tree(&mut self, id: FamilyId) -> bool {
         if let Some(tree) = self.settled.remove(&id) {
-            self.sum.last_bytes -= tree.last_bytes;
-            self.sum.excess_bytes -= tree.excess_bytes;
+            self.sum -= tree;
             return true;
         }
         self.unsettled.remove(&id)
@@ -62,8 +68,7 @@ impl Sets {
             self.unsettled.insert(id);
             return;
         };
-        self.sum.last_bytes += tree.last_bytes;
-        self.sum.excess_bytes += tree.excess_bytes;
+        self.sum += tree;
         self.settled.insert(id, tree);
     }
 }
@@ -127,20 +132,17 @@ impl FamilyWork {
         }
     }
 
-    /// Returns the families with frozen memtables or a tree that may need a job, by id.
-    pub fn with_work(&self) -> Vec<FamilyId> {
+    /// Returns the families with frozen memtables or a tree that may need a job, by id, and the sum of
+    /// the trees of all other families.
+    pub fn with_work(&self) -> (Vec<FamilyId>, SettledTree) {
         let sets = lock(&self.0);
         let mut ids: Vec<FamilyId> =
             sets.unsettled.iter().chain(&sets.frozen).chain(&sets.passed).copied().collect();
         ids.sort_unstable();
         ids.dedup();
-        ids
-    }
-
-    /// Returns the sum of the trees of the families outside [`FamilyWork::with_work`]. Trees of settled
-    /// families that are in it for another reason are in this sum as well.
-    pub fn settled_sum(&self) -> SettledTree {
-        lock(&self.0).sum
+        let mut others = sets.sum;
+        ids.iter().filter_map(|id| sets.settled.get(id)).for_each(|tree| others -= *tree);
+        (ids, others)
     }
 
     /// Returns the families with frozen memtables, by id.

@@ -40,7 +40,7 @@ pub(super) fn is_wanted(jobs: &Jobs) -> Option<bool> {
 
 /// Returns whether names or vSSTs could be pruned.
 fn has_unreferenced(jobs: &Jobs) -> bool {
-    jobs.tree.families.with_work().iter().any(|f| {
+    jobs.tree.families.with_work().0.iter().any(|f| {
         let read_state = f.read_state();
         read_state.may_prune
             && !values::prune(&read_state.version, &read_state.ledger, &jobs.files.pins).0.is_empty()

@@ -20,7 +20,7 @@ pub(crate) struct PlanSnapshot<'a> {
     jobs: &'a Jobs,
     in_progress: &'a InProgressSet,
     families: OnceCell<Vec<FamilyFacts>>,
-    with_work: OnceCell<Vec<FamilyFacts>>,
+    with_work: OnceCell<(Vec<FamilyFacts>, SettledTree)>,
     quiet: OnceCell<bool>,
     rest: OnceCell<Rest>,
     /// Sequence numbers that a job must keep readable.
@@ -40,6 +40,16 @@ impl<'a> PlanSnapshot<'a> {
         }
     }
 
+    /// Returns the families with work, and the sum of the trees of all others.
+    fn with_work(&self) -> &(Vec<FamilyFacts>, SettledTree) {
+        self.with_work.get_or_init(|| {
+            let (families, others) = self.jobs.tree.families.with_work();
+            let seen: Vec<_> = families.into_iter().map(FamilyFacts::of).collect();
+            debug_assert!(self.others_are_settled(&seen), "a family with work is not visited");
+            (seen, others)
+        })
+    }
+
     /// Returns whether every family that is not visited is settled, in stores of few families.
     fn others_are_settled(&self, visited: &[FamilyFacts]) -> bool {
         let families = &self.jobs.tree.families;
@@ -51,7 +61,7 @@ impl<'a> PlanSnapshot<'a> {
             let tree = seen.of_tree(busy);
             let is_in_shape = || policy.as_ref().is_none_or(|policy| policy.levels(&tree).is_none());
             seen.read_state.settled().is_some() && is_in_shape()
-                || families.work.with_work().contains(&family.id)
+                || families.work.with_work().0.contains(&family.id)
         };
         families.all().iter().take(8).all(|family| is_visited(family.id) || is_settled(family))
     }
@@ -77,19 +87,11 @@ impl Facts for PlanSnapshot<'_> {
     }
 
     fn families_with_work(&self) -> &[FamilyFacts] {
-        self.with_work.get_or_init(|| {
-            let families = &self.jobs.tree.families;
-            let seen: Vec<_> = families.with_work().into_iter().map(FamilyFacts::of).collect();
-            debug_assert!(self.others_are_settled(&seen), "a family with work is not visited");
-            seen
-        })
+        &self.with_work().0
     }
 
     fn settled_trees(&self) -> SettledTree {
-        let mut sum = self.jobs.tree.families.work.settled_sum();
-        let visited = self.families_with_work().iter().filter_map(|family| family.read_state.settled());
-        visited.for_each(|tree| sum.subtract(tree));
-        sum
+        self.with_work().1
     }
 
     fn frozen(&self) -> Frozen {
