@@ -128,14 +128,14 @@ pub struct BenchArgs {
     /// Workload to measure
     #[arg(value_enum)]
     pub workload: Workload,
-    /// Length of values in bytes [default: 1000; contract: 16000]
+    /// Length of values in bytes, at most 16777216 [default: 1000; contract: 16000]
     #[arg(long)]
     pub value_size: Option<u64>,
     /// Distribution of value lengths instead of --value-size: `fixed:N`, `mixed-8k` (half 100 to
     /// 512 B, half 16 KiB) or `pareto-1k` (generalized Pareto with a mean of 1 KiB)
     #[arg(long)]
     pub values: Option<ValueSizes>,
-    /// Length of keys in bytes (at least 24)
+    /// Length of keys in bytes, 24 to 65536
     #[arg(long, default_value_t = 24)]
     pub key_size: usize,
     /// Number of keys in the store [default: 2.1 GB of values, at most 1,000,000 keys; tail:
@@ -154,24 +154,24 @@ pub struct BenchArgs {
     /// for at most 20 s]
     #[arg(long)]
     pub warmup: Option<u64>,
-    /// Number of keys per call of `multi-get`
+    /// Number of keys per call of `multi-get`, 1 to 65536
     #[arg(long, default_value_t = 64)]
     #[serde(default = "keys_per_call")]
     pub keys_per_call: usize,
     /// Number of entries per operation of `scan`
     #[arg(long, alias = "scan-len", default_value_t = 10)]
     pub scan_length: u64,
-    /// Distribution of the keys
+    /// Distribution of the accessed keys
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     pub distribution: Distribution,
-    /// Number of client threads [default: 1; tail, ycsb: 4]
+    /// Number of client threads, 1 to 1024 [default: 1; tail, ycsb: 4]
     #[arg(long)]
     pub threads: Option<u64>,
     /// Open loop: operations per second over all threads, latency from the intended start [default:
     /// closed loop]. `tail`: sustained rate that --load is a share of [default: measured]
     #[arg(long)]
     pub rate: Option<f64>,
-    /// Number of operations per write batch
+    /// Number of operations per write batch, 1 to 65536
     #[arg(long, default_value_t = 1)]
     pub batch: u64,
     /// Rate of the extra writer of `readwhilewriting` and `scanwhilewriting` in MB/s [default: 50]
@@ -184,10 +184,10 @@ pub struct BenchArgs {
     /// full stream
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// Seed of keys, order and values
+    /// Seed of the random keys, order and values: the same seed gives the same operations
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Compressible share of each value, 0 to 1
+    /// Compressible share of the bytes of each value, 0 to 1
     #[arg(long, default_value_t = 0.5)]
     pub compressible: f64,
     /// Size of the block cache in bytes [default: 1/128 of the data, at least 8 MiB]
@@ -211,7 +211,7 @@ pub struct BenchArgs {
     #[arg(long)]
     #[serde(default)]
     pub level_base_bytes: Option<u64>,
-    /// Size ratio of consecutive levels [default: the engine's]
+    /// Size ratio of consecutive levels, at least 2 [default: the engine's]
     #[arg(long)]
     #[serde(default)]
     pub level_multiplier: Option<u32>,
@@ -220,7 +220,8 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t, num_args = 0..=1, default_missing_value = "each")]
     #[serde(default)]
     pub policy: Policy,
-    /// LavaStore, policy vlsm: maximum size ratio of level 2 to level 1 [default: the engine's]
+    /// LavaStore, policy vlsm: maximum size ratio of level 2 to level 1, 2 to 1000 [default: the
+    /// engine's]
     #[arg(long)]
     pub growth_max: Option<u32>,
     /// LavaStore, policy vlsm: number of tables of level 1 [default: the engine's]
@@ -252,13 +253,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     #[serde(default)]
     pub without: Vec<String>,
-    /// Space limit in bytes, or as a multiple of the raw data (1.5x). For an engine without limits,
-    /// writers wait while the store is above it
+    /// Space limit in bytes, or as a multiple of the raw data (1.5x, at least 1x). For an engine
+    /// without limits, writers wait while the store is above it [default: none]
     #[arg(long, value_name = "BYTES|TIMESx")]
     #[serde(default)]
     pub space_limit: Option<SpaceLimit>,
-    /// End the run if writers of an engine without limits have waited for so many seconds in which
-    /// the space did not shrink
+    /// End the run if writers of an engine without space limits waited for this many seconds
+    /// without any decrease of the used space
     #[arg(long, value_name = "SECONDS", default_value_t = LIMIT_PATIENCE_SECONDS)]
     #[serde(default = "limit_patience_seconds")]
     pub limit_patience: f64,
@@ -266,16 +267,16 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     #[serde(default)]
     pub idle_seconds: f64,
-    /// Number of background threads
+    /// Number of background threads of the store, for flushes, compactions and collections
     #[arg(long, default_value_t = 2)]
     pub background_threads: u64,
-    /// Compression of blocks
+    /// Compression of table blocks and separated values
     #[arg(long, value_enum, default_value_t = Codec::None)]
     pub compression: Codec,
     /// Use the page cache for data instead of direct I/O
     #[arg(long)]
     pub buffered_io: bool,
-    /// Use the store of an earlier run with the same options instead of loading
+    /// Use the store of an earlier run with the same options in --db instead of loading a new one
     #[arg(long)]
     pub reuse: bool,
     /// Directory on a small volume for `contract` to fill: an otherwise empty loop mount or tmpfs
@@ -291,8 +292,8 @@ pub struct BenchArgs {
     #[arg(long)]
     #[serde(default)]
     pub mechanisms: bool,
-    /// Rounds of `ablation`, each of all rows, every other one in the opposite order; runs of each
-    /// engine of a comparison [default: 3]
+    /// Number of rounds of `ablation` [default: 3]. A round measures every configuration once; every
+    /// second round runs in the opposite order
     #[arg(long, value_name = "ROUNDS")]
     #[serde(default)]
     pub pairs: Option<u64>,
@@ -314,8 +315,7 @@ pub struct BenchArgs {
 fn refuse_placement(value: &str) -> Result<String, String> {
     match value {
         "table" => Ok(value.to_owned()),
-        _ => Err("value_placement = log was removed: it halved the rate of durable writes to save a fifth of the bytes \
-                  (docs/decisions/tried-and-removed.md)"
+        _ => Err("--placement log was removed, because it halved the rate of durable writes (docs/decisions/tried-and-removed.md): omit the option"
             .to_owned()),
     }
 }
@@ -324,47 +324,47 @@ impl BenchArgs {
     /// Refuses invalid options.
     pub fn check(&self) -> crate::Result<()> {
         let complaint = if self.num == Some(0) {
-            "--num must be at least 1"
+            "--num must be at least 1 key"
         } else if self.key_size < 24 || self.key_size > 64 << 10 {
-            "--key-size must be 24 to 65536"
+            "--key-size must be 24 to 65536 bytes"
         } else if self.value_len() > VALUE_LEN_MAX {
-            "--value-size must be at most 16777216"
+            "--value-size must be at most 16777216 bytes"
         } else if self.threads.is_some_and(|threads| threads == 0 || threads > 1024) {
-            "--threads must be 1 to 1024"
+            "--threads must be 1 to 1024 client threads"
         } else if self.keys_per_call == 0 || self.keys_per_call > 1 << 16 {
-            "--keys-per-call must be 1 to 65536"
+            "--keys-per-call must be 1 to 65536 keys"
         } else if self.scan_length == 0 {
-            "--scan-length must be at least 1"
+            "--scan-length must be at least 1 entry"
         } else if self.batch == 0 || self.batch > 1 << 16 {
-            "--batch must be 1 to 65536"
+            "--batch must be 1 to 65536 operations"
         } else if self.rate.is_some_and(|r| !(r > 0.0 && r.is_finite())) {
-            "--rate must be above 0"
+            "--rate must be above 0 operations per second"
         } else if self.write_mb_per_s.is_some_and(|r| !(r >= 0.0 && r.is_finite())) {
-            "--write-mb-per-s must not be negative"
+            "--write-mb-per-s must be at least 0 MB/s"
         } else if !(0.0..=1.0).contains(&self.compressible) {
-            "--compressible must be 0 to 1"
+            "--compressible must be a share from 0 to 1"
         } else if self.pairs == Some(0) {
-            "--pairs must be at least 1"
+            "--pairs must be at least 1 round"
         } else if self.policy == Policy::Each && self.workload != Workload::Ablation {
-            "--policy names one: only ablation compares them"
+            "--policy needs leveled or vlsm here: only the workload ablation compares both"
         } else if self.mechanisms
             && (self.workload != Workload::Ablation || self.policy == Policy::Each || self.requests.spandb)
         {
-            "--mechanisms is of ablation alone, without --policy and --spandb"
+            "--mechanisms works only with the workload ablation, without --policy and --spandb"
         } else if self.sweep.is_some() && !self.compares_policies() {
-            "--sweep is of ablation --policy alone"
+            "--sweep works only with ablation --policy"
         } else if self.growth_max.is_some_and(|times| !sweep::GROWTH.contains(&times)) {
-            "--growth-max must be 2 to 1000"
+            "--growth-max must be a ratio of 2 to 1000"
         } else if self.sweep.as_ref().is_some_and(|sweep| !sweep.is_possible()) {
-            "--sweep: growth must be 2 to 1000, table 4096 to 4096M"
+            "--sweep values must be growth ratios of 2 to 1000, or table sizes of 4096 bytes to 4096M (4 GiB)"
         } else if self.workload == Workload::Ablation && self.tail.loads().iter().count() > 1 {
-            "ablation has one load"
+            "the workload ablation takes one --load value, not a list"
         } else if self.level_base_bytes == Some(0) || self.level_multiplier.is_some_and(|times| times < 2) {
-            "--level-base-bytes must be at least 1, --level-multiplier at least 2"
+            "--level-base-bytes must be at least 1 byte, --level-multiplier a ratio of at least 2"
         } else if !(self.limit_patience > 0.0 && self.limit_patience.is_finite()) {
-            "--limit-patience must be above 0"
+            "--limit-patience must be above 0 seconds"
         } else if !(self.idle_seconds >= 0.0 && self.idle_seconds.is_finite()) {
-            "--idle-seconds must not be negative"
+            "--idle-seconds must be at least 0 seconds"
         } else if let Some(complaint) = self.requests.complaint(self).or(self.tail.complaint(self)) {
             complaint
         } else {

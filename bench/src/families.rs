@@ -25,10 +25,10 @@ const CREATED: usize = 10;
 /// Options of `bench families`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct FamiliesArgs {
-    /// Numbers of families to measure, each in a new store
+    /// Numbers of column families to measure, each in a new store; at most 60000
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [10, 100, 1000, 10_000])]
     pub num: Vec<u64>,
-    /// Number of flushes of one family
+    /// Number of flushes of one column family, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub flushes: u64,
 }
@@ -40,10 +40,10 @@ impl FamiliesArgs {
     /// An error for the user.
     pub fn check(&self) -> Result<()> {
         if !self.num.iter().all(|num| (1..=FAMILIES_MAX).contains(num)) {
-            return Err("--num must be 1 to 60000".into());
+            return Err("--num must be 1 to 60000 column families".into());
         }
         if !(1..=10_000).contains(&self.flushes) {
-            return Err("--flushes must be 1 to 10000".into());
+            return Err("--flushes must be 1 to 10000 flushes".into());
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ fn row(args: &FamiliesArgs, num: u64, dir: &Path) -> Result<Row> {
     let (db, reopen) = timed(|| Ok(Db::open(&store)?))?;
     let found = db.open_family(&format!("family-{:05}", num - 1))?.get("key")?;
     if found.as_deref() != Some(b"third") {
-        return Err("a record is missing after the reopen".into());
+        return Err("wrong answer: a record is missing or differs after the reopen".into());
     }
     db.close()?;
     Ok(Row {

@@ -29,7 +29,7 @@ pub fn drive(
     stop: &AtomicBool,
 ) -> Result<Recorder> {
     let Some(mut flight) = engine.flight(depth)? else {
-        return Err("the engine has no asynchronous requests: use --blocking".into());
+        return Err("the engine has no asynchronous requests: pass --blocking".into());
     };
     let mut record = Recorder::new(pace.start_ns);
     let read_calls = thread_read_calls();
@@ -68,7 +68,7 @@ fn land(
 ) -> Result<u64> {
     let (token, answer) = flight.wait()?;
     let known = pending.get_mut(token as usize).and_then(Option::take);
-    let over = known.ok_or("a request was over twice")?;
+    let over = known.ok_or("a request completed twice: this is a bug of the engine")?;
     let end_ns = now_ns();
     let bytes = bytes_of(&over, &answer, stream)?;
     record.complete_of(over.kind, over.begin_ns, end_ns, 1, bytes);
@@ -92,7 +92,7 @@ fn bytes_of(over: &Pending, answer: &Answer, stream: &Stream) -> Result<u64> {
             }
             Ok(entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum())
         }
-        _ => Err("a request was answered as if it were another".into()),
+        _ => Err("a request got the answer of another kind of request: this is a bug of the engine".into()),
     }
 }
 

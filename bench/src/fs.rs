@@ -64,10 +64,11 @@ pub struct FsArgs {
     /// Operation to measure
     #[arg(long, value_enum, default_value = "append")]
     pub op: Operation,
-    /// Size of an operation in bytes
+    /// Size of an operation in bytes, at most --file-size; for reads and in-place writes a multiple
+    /// of 4096
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub io_size: usize,
-    /// Sync after each write
+    /// Sync call after each write
     #[arg(long, value_enum, default_value = "fdatasync")]
     pub sync: Sync,
     /// Number of threads, each with its own file
@@ -76,10 +77,10 @@ pub struct FsArgs {
     /// Number of operations per thread [default: as many as the file holds]
     #[arg(long, value_name = "N")]
     pub ops: Option<u64>,
-    /// Use the page cache (a LavaFS has none)
+    /// Use the page cache of the system instead of direct I/O (a LavaFS has none)
     #[arg(long)]
     pub buffered: bool,
-    /// Number of other files created beforehand
+    /// Number of other empty files created beforehand
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub files: u64,
     /// LavaFS: compact the journal continuously
@@ -182,15 +183,15 @@ impl FsArgs {
         let lavafs = matches!(ground, Ground::Directory { volume: Some(_), .. });
         let device = matches!(ground, Ground::Device(_));
         let complaint = if self.io_size == 0 || self.threads == 0 || file_size < self.io_size as u64 {
-            "a file holds at least one operation of at least one byte, by at least one thread"
+            "--io-size must be at least 1 byte and at most --file-size, --threads at least 1; nothing was run"
         } else if self.op != Operation::Append && !self.io_size.is_multiple_of(PAGE) {
-            "reads and writes in place are in whole pages of 4,096 bytes"
+            "--io-size must be a multiple of 4096 bytes for --op read and in-place; nothing was run"
         } else if self.op == Operation::InPlace && self.sync == Sync::Fsync {
-            "a write in place changes no size: --sync fdatasync or none"
+            "--op in-place changes no file size: pass --sync fdatasync or none; nothing was run"
         } else if device && (self.op == Operation::Append || self.files > 0) {
-            "a device has no files: --op in-place or read"
+            "a bare device has no files: pass --op in-place or read, and omit --files; nothing was run"
         } else if self.compact && !lavafs {
-            "only a LavaFS has a journal that can be compacted: --db lavafs:PATH"
+            "--compact needs a LavaFS volume: pass --db lavafs:PATH; nothing was run"
         } else {
             return Ok(());
         };

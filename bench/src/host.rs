@@ -171,7 +171,7 @@ impl WorkDir {
         if !reuse && entries.next().is_some() {
             let name = path.display();
             let what = format!(
-                "{name} is not empty: name a new directory, or pass --reuse for a store of an earlier run"
+                "{name} is not empty, and nothing was run: name a new directory, or pass --reuse for a store of an earlier run"
             );
             return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, what).into());
         }
@@ -196,7 +196,11 @@ impl WorkDir {
                 Err(e) => return Err(format!("cannot create {}: {e}", path.display()).into()),
             }
         }
-        Err(format!("no fresh name left in {}", parent.display()).into())
+        Err(format!(
+            "every numbered name in {} is taken: remove old benchmark directories there",
+            parent.display()
+        )
+        .into())
     }
 
     /// Returns the path.

@@ -260,7 +260,7 @@ impl Flight for LavaFlight {
     }
 
     fn wait(&mut self) -> Result<(u64, Answer)> {
-        let (token, outcome) = self.queue.wait(None).ok_or("nothing is in flight")?;
+        let (token, outcome) = self.queue.wait(None).ok_or("no request is in flight to wait for")?;
         let answer = match outcome? {
             Outcome::Value(value) => Answer::Value(value),
             Outcome::Entries(entries) => Answer::Entries(entries),

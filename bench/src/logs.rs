@@ -57,15 +57,15 @@ pub struct LogArgs {
     /// Number of appending threads, each with its own logs
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub writers: u64,
-    /// Number of records that each writer appends concurrently, before it waits until all are
-    /// durable
+    /// Number of records that each writer appends concurrently, at most 4096, before it waits until
+    /// all are durable
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[serde(default)]
     pub in_flight: u64,
-    /// Size of a record in bytes
+    /// Size of a record in bytes, 16 to 1048576
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub record_size: usize,
-    /// Share of records that arrive after their successor
+    /// Share of records that arrive after their successor, 0 to 0.5
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub out_of_order: f64,
     /// Duration of the measured part in seconds
@@ -81,24 +81,26 @@ pub struct LogArgs {
     /// Number of reference writes of 4 KiB in place, each data-synced, before and after the run
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub in_place: u64,
-    /// Number of threads that follow the logs during the appends and compare the records
+    /// Number of threads that follow the logs during the appends and compare the records, at most
+    /// --logs
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]
     pub tail_readers: u64,
-    /// Number of logs without trims
+    /// Number of logs that are never trimmed
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]
     pub never_trimmed: u64,
-    /// Size of a log group in bytes (LavaLog); the steady state needs several reused groups
+    /// LavaLog: size of a log group (a file of the write-ahead log) in bytes. The steady state needs
+    /// several reused ones
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub group_bytes: Option<u64>,
-    /// Space limit in bytes (LavaLog)
+    /// LavaLog: space limit of the store in bytes [default: none]
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub space_limit: Option<u64>,
-    /// Size in bytes of a value put with each record in one batch (LavaLog); 0: the store has keys,
-    /// but none are put
+    /// LavaLog: size in bytes of a value put with each record in one batch; 0: the store has keys,
+    /// but none are put [default: no keys]
     #[arg(long, value_name = "BYTES", conflicts_with = "space_limit")]
     #[serde(default)]
     pub put_size: Option<usize>,
@@ -122,17 +124,17 @@ impl LogArgs {
     /// The first invalid option.
     pub fn check(&self) -> Result<()> {
         let complaint = if self.writers == 0 || self.logs < self.writers {
-            "each writer has at least one log: --logs at least --writers, which is at least 1"
+            "--writers must be at least 1 thread, and --logs at least --writers"
         } else if self.record_size < 16 || self.record_size > 1 << 20 {
-            "a record has 16 bytes to 1 MiB"
+            "--record-size must be 16 to 1048576 bytes"
         } else if self.in_flight > IN_FLIGHT_MAX || self.in_flight > 1 && self.put_size.is_some() {
-            "--in-flight is at most 4096, and without --put-size"
+            "--in-flight must be at most 4096 records, and at most 1 with --put-size"
         } else if !(0.0..=0.5).contains(&self.out_of_order) {
-            "--out-of-order is a ratio from 0 to 0.5"
+            "--out-of-order must be a ratio from 0 to 0.5"
         } else if self.tail_readers > self.logs {
-            "each reader has at least one log: --tail-readers at most --logs"
+            "--tail-readers must be at most --logs: each reader needs at least one log"
         } else if !(self.seconds > 0.0 && self.seconds.is_finite()) {
-            "--seconds is more than 0"
+            "--seconds must be above 0 seconds"
         } else {
             return Ok(());
         };
@@ -502,12 +504,19 @@ impl Writer<'_> {
                 }
                 fill(number, lsn, &mut expected);
                 if found != expected {
-                    return Err(format!("wrong answer: record {lsn} of log {number} is another one").into());
+                    return Err(format!(
+                        "wrong answer: record {lsn} of log {number} has other bytes than were appended"
+                    )
+                    .into());
                 }
                 checked += 1;
             }
             if first > 1 && self.engine.read(number, first - 1, &mut found)? {
-                return Err(format!("wrong answer: record {} of log {number} was trimmed", first - 1).into());
+                return Err(format!(
+                    "wrong answer: record {} of log {number} is readable after its trim",
+                    first - 1
+                )
+                .into());
             }
         }
         Ok(checked)

@@ -175,7 +175,9 @@ impl Device {
         let open = |file: &io::DirEntry| Ok((env.fs.open(&dir.join(&file.name), access)?, file.len));
         let files = large.map(open).collect::<Result<Vec<_>>>()?;
         if files.is_empty() {
-            return Err("the store has no files to read beside it".into());
+            return Err(
+                "the store has no files for the reference reads of the device: load more keys (--num)".into(),
+            );
         }
         let (depth, reads) = (args.keys_per_call, ReadQueue::new(&env));
         Ok(Device { files, read_bytes, depth, rng: Rng::new(args.seed), reads })

@@ -59,13 +59,13 @@ pub enum Mix {
 /// Options of `bench page-server`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PageServerArgs {
-    /// Operations of the clients
+    /// Operations that the clients run
     #[arg(long, value_enum, default_value_t = Mix::ReadWrite)]
     pub mix: Mix,
     /// Number of pages of 16 KiB
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub pages: u64,
-    /// Number of slices, each with its own log
+    /// Number of slices (groups of pages), each with its own log
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub slices: u64,
     /// Number of threads that send redo records
@@ -74,19 +74,19 @@ pub struct PageServerArgs {
     /// Number of threads that read pages
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub readers: u64,
-    /// Redo records per WriteLog
+    /// Number of redo records per WriteLog, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub batch: u64,
-    /// Bytes changed by a record
+    /// Bytes of a page that a record changes, 16 to 16384
     #[arg(long, value_name = "BYTES", default_value_t = 200)]
     pub record_size: usize,
-    /// Share of batches that arrive after their successor
+    /// Share of batches that arrive after their successor, 0 to 0.5
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub out_of_order: f64,
     /// WriteLogs per second of all writers; 0: unlimited
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     pub rate: f64,
-    /// Maximum bytes of records that wait to be applied
+    /// Maximum bytes of records that wait to be applied to pages; above it writers wait
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub backlog: u64,
     /// Size of the engine's page cache in bytes
@@ -110,21 +110,21 @@ impl PageServerArgs {
     /// The first invalid option.
     pub fn check(&self) -> Result<()> {
         let complaint = if self.slices == 0 || self.pages < self.slices {
-            "each slice has at least one page: --pages at least --slices, which is at least 1"
+            "--slices must be at least 1, and --pages at least --slices: each slice needs a page"
         } else if self.writers == 0 || self.slices < self.writers || self.readers == 0 {
-            "each writer has at least one slice: --slices at least --writers; --writers and --readers at least 1"
+            "--writers and --readers must be at least 1 thread, and --slices at least --writers"
         } else if self.batch == 0 || self.batch > 10_000 {
-            "a WriteLog has 1 to 10,000 records"
+            "--batch must be 1 to 10000 redo records per WriteLog"
         } else if self.record_size < 16 || self.record_size > PAGE_BYTES {
-            "a record changes 16 bytes to a page"
+            "--record-size must be 16 to 16384 bytes (a page)"
         } else if !(0.0..=0.5).contains(&self.out_of_order) {
-            "--out-of-order is a ratio from 0 to 0.5"
+            "--out-of-order must be a ratio from 0 to 0.5"
         } else if !(self.seconds > 0.0
             && self.seconds.is_finite()
             && self.rate >= 0.0
             && self.rate.is_finite())
         {
-            "--seconds is more than 0, --rate at least 0"
+            "--seconds must be above 0 seconds, --rate at least 0 WriteLogs per second"
         } else if let Some(complaint) = self.ingest.complaint() {
             complaint
         } else {
@@ -484,13 +484,16 @@ fn compare(server: &PageServer, args: &PageServerArgs, writers: &[Writer<'_>]) -
         }
         if let PageRead::KeptFrom(oldest) = server.read_page(page, of.next_lsn - 1, &mut found)? {
             return Err(format!(
-                "wrong answer: page {page} is kept from {oldest} on, which was never written"
+                "wrong answer: page {page} is readable from LSN {oldest} on, but no record has this LSN"
             )
             .into());
         }
         if found != expected {
             let at = found.iter().zip(&expected).position(|(a, b)| a != b);
-            return Err(format!("wrong answer: page {page} is another one, from byte {at:?} on").into());
+            return Err(format!(
+                "wrong answer: page {page} differs from its expected contents from byte {at:?} on"
+            )
+            .into());
         }
         checked += 1;
     }

@@ -29,7 +29,7 @@ pub struct PausesArgs {
     /// Number of keys in the store
     #[arg(long, value_name = "N", default_value_t = 400_000)]
     pub num: u64,
-    /// Length of a value in bytes
+    /// Length of a value in bytes, 8 to 1048576
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     pub value_size: u64,
     /// Number of rounds of work
@@ -56,10 +56,10 @@ impl PausesArgs {
     /// An error that names the option and its range.
     pub fn check(&self) -> Result<()> {
         if !(8..=1 << 20).contains(&self.value_size) {
-            return Err("--value-size must be 8 to 1048576".into());
+            return Err("--value-size must be 8 to 1048576 bytes".into());
         }
         if [self.num, self.rounds, self.work, self.rate].contains(&0) {
-            return Err("--num, --rounds, --work and --rate must be at least 1".into());
+            return Err("--num (keys), --rounds, --work (seconds) and --rate (overwrites per second) must be at least 1 each".into());
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ fn store(args: &PausesArgs, pause_s: u64, dir: &Path) -> Result<PausesStore> {
 /// Changes the value; half of it stays compressible.
 fn fill<'a>(value: &'a mut [u8], rng: &mut Rng) -> &'a [u8] {
     let half = value.len() / 2;
-    value[..half].chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.next_u64().to_le_bytes()));
+    rng.fill(&mut value[..half]);
     value
 }
 

@@ -126,7 +126,10 @@ impl<'a> Queue<'a> {
         self.engine.scan(&[], 1, &mut |key, value| is_due = *key == due && *value == *self.value)?;
         record.complete(begun_ns, now_ns(), 1, 0);
         if !is_due {
-            return Err(Error::from(format!("wrong answer: element {} is not the first one", self.first)));
+            return Err(Error::from(format!(
+                "wrong answer: the first element of the queue is not element {}",
+                self.first
+            )));
         }
         self.engine.delete(&due)?;
         self.first += 1;

@@ -52,19 +52,19 @@ pub struct RecoveryArgs {
     /// Bytes of keys and values written to the log
     #[arg(long, value_name = "BYTES", default_value_t = 1_000_000_000)]
     pub log_size: u64,
-    /// Length of a value in bytes
+    /// Length of a value in bytes, 8 to 1048576
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub value_size: u64,
-    /// Number of column families, with equal numbers of keys
+    /// Number of column families, 1 to 1000, with equal numbers of keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub families: u64,
-    /// Number of writing threads
+    /// Number of writing threads, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub threads: u64,
-    /// Puts per batch, all to one family
+    /// Number of puts per batch, 1 to 65536, all to one column family
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: u64,
-    /// Memory for memtables in bytes, for the fill and the open
+    /// Memory for memtables in bytes, for the fill and the open; at least 65536 per column family
     #[arg(long, value_name = "BYTES", default_value_t = 6_000_000_000)]
     pub memory: u64,
     /// Minimum length in bytes of values that are separated from keys, in engines that support it;
@@ -90,13 +90,13 @@ impl RecoveryArgs {
     /// The first invalid option.
     pub fn check(&self) -> Result<()> {
         let complaint = if self.value_size < 8 || self.value_size > 1 << 20 {
-            "--value-size must be 8 to 1048576"
+            "--value-size must be 8 to 1048576 bytes"
         } else if self.families == 0 || self.families > 1000 || self.threads == 0 || self.threads > 1024 {
-            "--families must be 1 to 1000, --threads 1 to 1024"
+            "--families must be 1 to 1000 column families, --threads 1 to 1024 writing threads"
         } else if self.batch == 0 || self.batch > 1 << 16 {
-            "--batch must be 1 to 65536"
+            "--batch must be 1 to 65536 puts"
         } else if self.log_size == 0 || self.memory / self.families < 1 << 16 {
-            "--log-size is more than 0, --memory at least 65536 for each family"
+            "--log-size must be above 0 bytes, --memory at least 65536 bytes for each column family"
         } else {
             return Ok(());
         };
@@ -235,9 +235,11 @@ impl<'a> Work<'a> {
             right[nth] = Values::check(asked[nth], self.args.value_size, value);
         })?;
         match asked.iter().zip(&right).find(|(_, right)| !**right) {
-            Some((index, _)) => {
-                Err(format!("wrong answer: key {index} of {} is lost", self.args.records()).into())
-            }
+            Some((index, _)) => Err(format!(
+                "wrong answer: key {index} of {} keys is missing or has another value after the open",
+                self.args.records()
+            )
+            .into()),
             None => Ok(()),
         }
     }
@@ -332,7 +334,11 @@ pub fn fill_and_kill(command: &mut Command) -> Result<Filled> {
         BufReader::new(out).read_line(&mut line)?;
     }
     if line.is_empty() {
-        return Err(format!("the process that fills the store failed ({})", filler.0.wait()?).into());
+        return Err(format!(
+            "the process that fills the store failed ({}): nothing was measured",
+            filler.0.wait()?
+        )
+        .into());
     }
     Ok(serde_json::from_str(&line)?)
 }

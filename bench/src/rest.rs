@@ -30,13 +30,13 @@ const REST_FIXED_S: f64 = 60.0;
 /// Options of `bench rest`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct RestArgs {
-    /// Number of keys in the store
+    /// Number of keys in the store, at least 3
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub num: u64,
-    /// Length of a value in bytes
+    /// Length of a value in bytes, 16 to 16777216
     #[arg(long, value_name = "BYTES", default_value_t = 16_000)]
     pub value_size: u64,
-    /// Percentage of deleted keys
+    /// Percentage of deleted keys, 0 to 100
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     pub deleted: u64,
     /// Seconds in which the idle store must not write
@@ -57,10 +57,10 @@ impl RestArgs {
     /// An error that names the option and its range.
     pub fn check(&self) -> Result<()> {
         if !(16..=16 << 20).contains(&self.value_size) {
-            return Err("--value-size must be 16 to 16777216".into());
+            return Err("--value-size must be 16 to 16777216 bytes".into());
         }
         if !(3..=10_000_000_000).contains(&self.num) || self.deleted > 100 {
-            return Err("--num must be 3 to 10000000000, --deleted at most 100".into());
+            return Err("--num must be 3 to 10000000000 keys, --deleted at most 100 percent".into());
         }
         Ok(())
     }
@@ -166,8 +166,9 @@ struct Contents {
 
 impl Contents {
     fn new(args: &RestArgs) -> Contents {
-        let (len, mut rng) = (args.value_size as usize, Rng::new(args.seed));
-        let random = (0..len + (1 << 20)).map(|_| rng.below(256) as u8).collect();
+        let len = args.value_size as usize;
+        let mut random = vec![0; len + (1 << 20)];
+        Rng::new(args.seed).fill(&mut random);
         Contents { random, len }
     }
 
@@ -232,19 +233,19 @@ fn rest(args: &RestArgs, db: &Db) -> Result<(f64, u64)> {
             return Ok(((last_ns - begun_ns) as f64 / SECOND_NS as f64, written));
         }
     }
-    Err(format!("rest work does not end: {}", db.describe()).into())
+    Err(format!("the background work after the deletes did not end within 4 hours: {}", db.describe()).into())
 }
 
 fn check_contents(args: &RestArgs, db: &Db) -> Result<()> {
     let contents = Contents::new(args);
     let mut left = db.iter();
     for nth in (0..args.num).filter(|nth| !is_deleted(args, *nth)) {
-        let (at, value) = left.next().ok_or("a key is missing")??;
+        let (at, value) = left.next().ok_or("wrong answer: a scan lacks keys after the deletes")??;
         if at.as_ref() != key(nth) || value != contents.of(nth) {
-            return Err(format!("wrong answer: key {nth}").into());
+            return Err(format!("wrong answer: key {nth} has another key or value than was written").into());
         }
     }
-    if left.next().is_some() { Err("a deleted key is found".into()) } else { Ok(()) }
+    if left.next().is_some() { Err("wrong answer: a scan has a deleted key".into()) } else { Ok(()) }
 }
 
 impl RestRun {

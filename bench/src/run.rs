@@ -29,7 +29,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
         Workload::Contract | Workload::Ablation | Workload::Tail | Workload::MultiGet | Workload::Queue
     ) {
         return Err(
-            "contract, ablation, tail, multi-get and queue are other runs: lava bench makes them".into()
+            "the workloads contract, ablation, tail, multi-get and queue run only by `lava bench`".into()
         );
     }
     let space = Space::new(args);
@@ -149,7 +149,9 @@ fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> 
         let stop = StopOnDrop(&sampler_stop);
         let outcome = measure_phases(args, space, engine, throttle.as_ref(), dir);
         drop(stop);
-        let samples = sampler.join().map_err(|_| "the thread that looks at the space panicked")?;
+        let samples = sampler
+            .join()
+            .map_err(|_| "the thread that samples the disk space panicked: the run has no result")?;
         let limit = watch.as_ref().map(|watch| LimitKept::of(watch, throttle.as_ref()));
         let measured = outcome?;
         Ok(Measured { around: Around { before, space: samples, ..measured.around }, limit, ..measured })

@@ -22,16 +22,17 @@ const TERABYTES_MAX: f64 = 1000.0;
 /// Options of `bench scale-meta`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ScaleMetaArgs {
-    /// Terabytes of values in the store
+    /// Terabytes of values in the modelled store, at most 1000
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     pub terabytes: f64,
-    /// Length of a value in bytes
+    /// Length of a value in bytes, 1 to 1048576
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub value_size: u64,
-    /// Number of names in the lists of the tables that are built; the others are extrapolated
+    /// Number of names of value files in the tables that are built, 1 to 100000000; the others are
+    /// extrapolated
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     pub names: u64,
-    /// Number of repetitions of each measurement; the minimum counts
+    /// Number of repetitions of each measurement, 1 to 1000; the minimum counts
     #[arg(long, value_name = "N", default_value_t = 9)]
     pub rounds: u64,
 }
@@ -43,16 +44,16 @@ impl ScaleMetaArgs {
     /// An error for the user.
     pub fn check(&self) -> Result<()> {
         if !(self.terabytes > 0.0 && self.terabytes <= TERABYTES_MAX) {
-            return Err("--terabytes must be above 0, and at most 1000".into());
+            return Err("--terabytes must be above 0 and at most 1000 TB of values".into());
         }
         if !(1..=1 << 20).contains(&self.value_size) {
-            return Err("--value-size must be 1 to 1048576: larger values have files of their own".into());
+            return Err("--value-size must be 1 to 1048576 bytes".into());
         }
         if !(1..=100_000_000).contains(&self.names) {
-            return Err("--names must be 1 to 100000000".into());
+            return Err("--names must be 1 to 100000000 names of value files".into());
         }
         if !(1..=1000).contains(&self.rounds) {
-            return Err("--rounds must be 1 to 1000".into());
+            return Err("--rounds must be 1 to 1000 repetitions".into());
         }
         Ok(())
     }
@@ -168,7 +169,9 @@ pub fn run(args: &ScaleMetaArgs) -> Result<ScaleMetaReport> {
     let cpu_ns = || usage::process().map_or(0, |of| of.cpu_ns);
     let Found { counts, times, is_exact } = scale::run(&scale, &cpu_ns)?;
     if !is_exact {
-        return Err("wrong answer: what was carried from edit to edit is not what a walk finds".into());
+        return Err(
+            "wrong answer: the reference sums kept from edit to edit differ from those of a full scan".into(),
+        );
     }
     let of_tree = scale::tree(counts.vssts, args.rounds, &cpu_ns);
     let tree = TreeMs {

@@ -128,14 +128,14 @@ struct Sustained {
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<TailRuns> {
     args.check()?;
     if args.workload != Workload::Tail {
-        return Err("this measures the workload tail".into());
+        return Err("this function measures only the workload tail".into());
     }
     let space = Space::new(args);
     let settings = EngineSettings::of(args)?;
     let start_ns = now_ns();
     let engine = opener.open(dir, &settings)?;
     if args.limit_bytes().is_some() && !engine.keeps_space_limit() {
-        return Err(format!("{} knows no space limit", opener.name()).into());
+        return Err(format!("{} knows no space limit: omit --space-limit", opener.name()).into());
     }
     let store = Loaded::new(args, &space, &*engine)?;
     engine.phase(Phase::Load);
@@ -173,9 +173,12 @@ impl<'a> Loaded<'a> {
     fn new(args: &'a BenchArgs, space: &'a Space, engine: &'a dyn Engine) -> Result<Self> {
         let families: Vec<_> = std::iter::once(engine).chain(engine.families()).collect();
         if families.len() as u64 != args.tail.families {
-            return Err(
-                format!("this engine has {} of {} families", families.len(), args.tail.families).into()
-            );
+            return Err(format!(
+                "this engine created {} of {} column families: lower --families",
+                families.len(),
+                args.tail.families
+            )
+            .into());
         }
         Ok(Loaded { args, space, engine, families })
     }
@@ -232,7 +235,7 @@ impl<'a> Loaded<'a> {
         if per_s > 0.0 {
             Ok(Sustained { per_s, by_second: merged.by_second })
         } else {
-            Err("no rate is sustained".into())
+            Err("the sustained rate is 0 operations per second: raise --find-seconds".into())
         }
     }
 
@@ -348,8 +351,9 @@ impl<'a> Loaded<'a> {
             let looks = watcher.map(|watcher| join(watcher.join().map(Ok))).transpose()?;
             let around = Around::settled(self.engine, dir, served.is_ok() && !self.args.no_settle)?;
             drop(looking);
-            let space =
-                sampler.join().map_err(|_| Error::from("the thread that looks at the space panicked"))?;
+            let space = sampler.join().map_err(|_| {
+                Error::from("the thread that samples the disk space panicked: the run has no result")
+            })?;
             Ok(Measured {
                 rate_per_s,
                 served: served?,

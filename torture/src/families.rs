@@ -50,7 +50,8 @@ fn run(seed: u64, rng: &mut Rng) -> Check {
         store.sim.inject(if rng.one_in(2) { plan.sticky() } else { plan });
     }
     for _ in 0..steps {
-        if store.step(rng).is_err() {
+        if let Err(e) = store.step(rng) {
+            ensure!(store.sim.faults_fired() > 0, "an operation failed without a fault: {e}");
             break;
         }
     }

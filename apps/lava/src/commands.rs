@@ -34,7 +34,7 @@ use std::path::PathBuf;
 pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
     match db {
         Some(dir) => Ok(dir),
-        None => usage("name the store with --db DIR"),
+        None => usage("no store is named: pass --db DIR, or set LAVA_DB"),
     }
 }
 
@@ -96,7 +96,7 @@ pub fn is_whole(damage: &[lavastore::Error]) -> Result<()> {
     match damage.first() {
         None => Ok(()),
         Some(damage) => {
-            let what = format!("the output ends before the damage: {damage}");
+            let what = format!("the output ends before the damage: {damage:#}");
             Err(status::failure(Status::Damage, what))
         }
     }

@@ -128,12 +128,16 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
     }
     out.flush()?;
     match outcome.lost {
-        0 if outcome.separation.missing() > 0 => {
-            Err(format!("{} large values are not separated from their keys", outcome.separation.missing())
-                .into())
-        }
+        0 if outcome.separation.missing() > 0 => Err(format!(
+            "the demo failed: {} large values are in tables instead of value files; report it",
+            outcome.separation.missing()
+        )
+        .into()),
         0 => Ok(()),
-        lost => Err(failure(Status::Damage, format!("{lost} acknowledged records were lost or wrong"))),
+        lost => Err(failure(
+            Status::Damage,
+            format!("the demo found {lost} acknowledged records lost or wrong after the crash: report it"),
+        )),
     }
 }
 
@@ -152,7 +156,7 @@ fn prepare(dir: &Path) -> Result<()> {
         return prepare_on_volume(dir);
     }
     if !output::has_entries(dir)? {
-        return check_parent(&Env::kernel(), dir, "make it first");
+        return check_parent(&Env::kernel(), dir, "create it first");
     }
     let options = Options { create_if_missing: false, ..Options::default() };
     let place = StoreLocation::to_write(dir)?;
@@ -270,7 +274,8 @@ fn start_writer(dir: &Path, data: &DataSet) -> Result<Child> {
 /// rest of the pipe, since those writes were acknowledged too. Returns the bytes written by the
 /// child.
 fn run_and_kill(mut child: Child, ledger: &mut Ledger, kill_at: u64) -> Result<u64> {
-    let mut pipe = child.stdout.take().ok_or("the writer process has no output")?;
+    let mut pipe =
+        child.stdout.take().ok_or("the output of the writer process cannot be read: run the demo again")?;
     let mut buffer = vec![0; writer::ACK_LEN * 1024];
     let mut filled = 0;
     let mut written = None;
@@ -294,7 +299,9 @@ fn run_and_kill(mut child: Child, ledger: &mut Ledger, kill_at: u64) -> Result<u
     let status = child.wait()?;
     match (status.signal(), written) {
         (Some(9), Some(bytes)) => Ok(bytes),
-        _ => Err(Error::from(format!("the writer process exited before the kill ({status})"))),
+        _ => Err(Error::from(format!(
+            "the writer process exited before the kill ({status}): run the demo again"
+        ))),
     }
 }
 

@@ -26,6 +26,9 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Result type of the program.
 type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Effect of every usage error: commands check their arguments first.
+const NOTHING_DONE: &str = "; nothing was done";
+
 fn main() -> ExitCode {
     let all: Vec<OsString> = std::env::args_os().collect();
     let cli = match cli::parse(&all) {
@@ -37,10 +40,16 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             let status = status::of(error.as_ref());
-            let hint = if error.is::<output::Usage>() { hint(&all) } else { String::new() };
+            let hint = if error.is::<output::Usage>() {
+                NOTHING_DONE.to_owned() + &hint(&all)
+            } else {
+                String::new()
+            };
+            let remedy =
+                status::remedy(error.as_ref()).map(|remedy| format!("; {remedy}")).unwrap_or_default();
             let message = output::one_line(&error.to_string());
             base::error::made::note(&status, &message);
-            output::tell(&format!("{message}{hint}"));
+            output::tell(&format!("{message}{remedy}{hint}"));
             interrupt::die();
             ExitCode::from(status as u8)
         }
@@ -66,7 +75,7 @@ fn usage(error: &clap::Error, all: &[OsString]) -> ExitCode {
             let first = first.strip_prefix("error: ").unwrap_or(first);
             let message = output::one_line(first) + &nearest::of_parser(error);
             base::error::made::note(&status::Status::Usage, &message);
-            output::tell(&format!("{message}{}", hint(all)));
+            output::tell(&format!("{message}{NOTHING_DONE}{}", hint(all)));
             status
         }
     }

@@ -106,6 +106,16 @@ pub fn of(error: &(dyn std::error::Error + 'static)) -> Status {
     }
 }
 
+/// Returns the remedy of the engine's error in this chain, if there is one.
+pub fn remedy<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    if let Some(error) = error.downcast_ref::<lavastore::Error>() {
+        return error.remedy();
+    }
+    // The stream of a value wraps the engine's own error.
+    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    remedy(inner.map(|inner| inner as _).or_else(|| error.source())?)
+}
+
 fn of_kind(kind: ErrorKind) -> Status {
     match kind {
         ErrorKind::Corruption => Status::Damage,
@@ -147,6 +157,7 @@ mod tests {
             (of(wrapped.as_ref()), wrapped.to_string().as_str()),
             (Status::Damage, "file: corruption: x")
         );
+        assert_eq!(remedy(wrapped.as_ref()), Some("restore a checkpoint or backup, or run `lava repair`"));
         let twice = about("again", failure(Status::KeyNotFound, "k"));
         assert_eq!(of(twice.as_ref()), Status::KeyNotFound);
         assert_eq!(

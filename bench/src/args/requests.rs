@@ -13,7 +13,7 @@ const DEPTH_MAX: u64 = 4096;
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestArgs {
-    /// async: number of requests in flight in the single thread
+    /// async: number of requests in flight in the single thread, 1 to 4096
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().depth)]
     pub depth: u64,
     /// async: kind of the requests [default: read]; ycsb: mix [default: a]
@@ -26,7 +26,7 @@ pub struct RequestArgs {
     /// async: use a blocking thread for each request in flight instead
     #[arg(long)]
     pub blocking: bool,
-    /// sync: number of concurrent durable writes
+    /// sync: number of concurrent durable writes, 1 to 4096
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().writers)]
     pub writers: u64,
     /// sync: use one thread with all writes in flight instead of a thread each
@@ -44,15 +44,15 @@ pub struct RequestArgs {
     /// LavaStore, RocksDB: directory on a second disk for the log
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
-    /// LavaStore: maximum bytes of hot values on that disk
+    /// LavaStore: maximum bytes of hot values on the disk of --log-dir
     #[arg(long = "fast-tier-values", alias = "speed-values", value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
     pub speed_values: u64,
-    /// LavaStore: write all flushed values to that disk first; those that survive a collection move
-    /// to the first disk
+    /// LavaStore: write all flushed values to the disk of --log-dir first; those that survive a
+    /// garbage collection move to the first disk
     #[arg(long = "fast-tier-flushed", alias = "speed-fresh", default_value_t = RequestArgs::default().speed_fresh)]
     pub speed_fresh: bool,
-    /// LavaStore: number of levels, from level 0 on, with tables on that disk, or `moving` to adapt
-    /// it
+    /// LavaStore: number of levels, from level 0 on, with tables on the disk of --log-dir: 0 to 7, or
+    /// `moving` to adapt it
     #[arg(long = "fast-tier-levels", alias = "speed-levels", value_name = "N|moving", default_value_t = RequestArgs::default().speed_levels)]
     pub speed_levels: SpeedLevels,
     /// ablation: measure each part of the durable write path instead of the mechanisms of
@@ -161,33 +161,31 @@ impl RequestArgs {
         let own = matches!(all.workload, Workload::Async | Workload::Sync);
         let writes = matches!(all.workload, Workload::Overwrite | Workload::Ycsb);
         if self.depth == 0 || self.depth > DEPTH_MAX || self.writers == 0 || self.writers > DEPTH_MAX {
-            Some("--depth and --writers must be 1 to 4096")
+            Some("--depth (requests in flight) and --writers (concurrent writes) must be 1 to 4096 each")
         } else if own && (all.threads.is_some() || all.rate.is_some() || all.batch != 1) {
             Some(
-                "async and sync say by --depth or --writers how many operations wait at once: no --threads, --rate, --batch",
+                "the workloads async and sync take their concurrency from --depth or --writers: omit --threads, --rate and --batch",
             )
         } else if self.mix.is_some_and(|mix| mix.is_of_ycsb() != (all.workload == Workload::Ycsb)) {
-            Some("--workload is read, write, mixed or scan for async, and a to f for ycsb")
+            Some("--workload must be read, write, mixed or scan for async, or a to f for ycsb")
         } else if let Some(complaint) = self.complaint_of_phases(all) {
             Some(complaint)
         } else if all.workload == Workload::Ycsb && all.batch != 1 {
-            Some("ycsb has no --batch: its operations are single ones")
+            Some("the workload ycsb runs single operations: omit --batch")
         } else if self.loggers > 3 {
-            Some("--loggers must be 0 to 3")
+            Some("--loggers must be 0 to 3 concurrent device writes (0: adaptive)")
         } else if self.buffered_age > Some(3_600_000) {
-            Some("--buffered-age must be 0 to 3600000")
+            Some("--buffered-age must be 0 to 3600000 ms")
         } else if self.spandb && (all.workload != Workload::Ablation || all.compares_policies()) {
-            Some("--spandb is of ablation alone, without --policy")
+            Some("--spandb works only with the workload ablation, without --policy")
         } else if self.log_dir.is_some() && !(self.spandb || own || writes) {
-            Some(
-                "--log-dir is of async, sync, overwrite, ycsb and ablation --spandb alone: a store of its own is made there",
-            )
+            Some("--log-dir works only with async, sync, overwrite, ycsb and ablation --spandb")
         } else if self.speed_levels.most() > 7 || (self.speed_levels.most() > 0 && self.log_dir.is_none()) {
-            Some("--fast-tier-levels is 0 to 7 or moving, of the disk that --log-dir names")
+            Some("--fast-tier-levels must be 0 to 7 levels or `moving`; above 0 it needs --log-dir")
         } else if self.speed_values > 0 && self.log_dir.is_none() {
-            Some("--fast-tier-values is of the disk that --log-dir names")
+            Some("--fast-tier-values needs --log-dir, a directory on the second disk")
         } else if self.speed_fresh && self.speed_values == 0 {
-            Some("--fast-tier-flushed is of the bytes that --fast-tier-values names")
+            Some("--fast-tier-flushed needs --fast-tier-values above 0 bytes")
         } else {
             None
         }
@@ -198,11 +196,13 @@ impl RequestArgs {
         if self.phases.is_empty() {
             None
         } else if all.workload != Workload::Ycsb || self.mix.is_some() || all.seconds.is_none() {
-            Some("--phases are of ycsb, in place of --workload, and each takes --seconds")
+            Some(
+                "--phases works only with the workload ycsb: pass --seconds (per phase), and omit --workload",
+            )
         } else if all.rate.is_some() {
-            Some("--phases are a closed loop: no --rate")
+            Some("--phases runs each phase as a closed loop: omit --rate")
         } else if self.phases.iter().any(|mix| mix.inserts()) {
-            Some("mixes d and e insert keys, and so make no phase")
+            Some("--phases takes no mix d or e, because they insert keys")
         } else {
             None
         }

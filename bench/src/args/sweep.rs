@@ -41,7 +41,7 @@ impl FromStr for Sweep {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let fault = || "a sweep is growth=8,16,32 or table=2M,8M,32M".to_owned();
+        let fault = || "a sweep is growth=N,... (ratios) or table=BYTES,... (such as table=2M,8M)".to_owned();
         let (parameter, values) = text.split_once('=').ok_or_else(fault)?;
         let values = values.split(',');
         match parameter {

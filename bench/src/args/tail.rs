@@ -37,7 +37,7 @@ pub struct TailArgs {
     /// with --burst 100]
     #[arg(long, value_name = "PERCENT,...")]
     pub load: Option<Loads>,
-    /// tail: number of families that share the keys and the memtable memory
+    /// tail: number of column families that share the keys and the memtable memory, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = TailArgs::default().families)]
     pub families: u64,
     /// tail: share of gets in the operations, 0 to 1
@@ -46,13 +46,13 @@ pub struct TailArgs {
     /// tail: one queue for all threads, or separate ones for reads and writes
     #[arg(long, value_enum, default_value_t = Clients::Shared)]
     pub clients: Clients,
-    /// tail: multiply the rate for a time, then pause, repeatedly
+    /// tail: multiply the rate for some seconds, then pause for --idle, repeatedly
     #[arg(long, value_name = "TIMESxSECONDS", num_args = 0..=1, default_missing_value = "3x10s")]
     pub burst: Option<Burst>,
-    /// tail: pause between two bursts [default: 20s]
+    /// tail: pause between two bursts, such as 20s or 500ms [default: 20s]
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<Span>,
-    /// tail: number of clients in a closed loop, instead of a rate
+    /// tail: number of clients in a closed loop, 1 to 1024, instead of a rate
     #[arg(long, value_name = "CLIENTS")]
     pub closed: Option<u64>,
     /// tail: seconds to measure the sustained rate
@@ -100,23 +100,23 @@ impl TailArgs {
     pub(crate) fn complaint(&self, all: &BenchArgs) -> Option<&'static str> {
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let complaint = if !self.loads().all(|load| positive(load) && load <= 1000.0) {
-            "--load must be above 0, and at most 1000 percent"
+            "--load must be above 0 and at most 1000 percent of the sustained rate"
         } else if self.families == 0 || self.families > FAMILIES_MAX {
-            "--families must be 1 to 1024"
+            "--families must be 1 to 1024 column families"
         } else if self.families > 1 && !all.is_tail() {
-            "--families is of tail alone"
+            "--families works only with the workload tail"
         } else if self.families > all.keys() {
-            "each family has at least one key: --families at most --num"
+            "--families must be at most --num: each column family needs at least one key"
         } else if !(0.0..=1.0).contains(&self.read_share) {
-            "--read-share must be 0 to 1"
+            "--read-share must be a share from 0 to 1"
         } else if self.clients == Clients::Separate && all.threads() < 2 {
-            "--clients separate needs --threads of at least 2"
+            "--clients separate needs at least 2 threads (--threads)"
         } else if !positive(self.find_seconds) {
-            "--find-seconds must be above 0"
+            "--find-seconds must be above 0 seconds"
         } else if all.is_tail() && !all.seconds.is_none_or(positive) {
-            "--seconds must be above 0"
+            "--seconds must be above 0 seconds"
         } else if all.is_tail() && all.batch > 1 {
-            "tail has no batches"
+            "the workload tail runs single operations: omit --batch"
         } else {
             return self.complaint_of_bursts(all).or_else(|| self.complaint_of_closed(all));
         };
@@ -125,14 +125,14 @@ impl TailArgs {
 
     fn complaint_of_bursts(&self, all: &BenchArgs) -> Option<&'static str> {
         let complaint = match (self.burst, self.idle) {
-            (None, Some(_)) => "--idle is what lies between bursts: it needs --burst",
+            (None, Some(_)) => "--idle is the pause between two bursts: it needs --burst",
             (Some(burst), _) if !burst.is_possible() => {
-                "--burst must be above 0 times the rate, at most 1000, and above 0 seconds"
+                "--burst must be above 0 and at most 1000 times the rate, for more than 0 seconds"
             }
             (_, Some(idle)) if !(idle.seconds >= 0.0 && idle.seconds.is_finite()) => {
-                "--idle must not be negative"
+                "--idle must be at least 0 seconds"
             }
-            (Some(_), _) if all.workload != Workload::Tail => "--burst is of tail alone",
+            (Some(_), _) if all.workload != Workload::Tail => "--burst works only with the workload tail",
             _ => return None,
         };
         Some(complaint)
@@ -143,11 +143,11 @@ impl TailArgs {
         let complaint = if clients == 0 || clients > CLIENTS_MAX {
             "--closed must be 1 to 1024 clients"
         } else if all.workload != Workload::Tail {
-            "--closed is of tail alone"
+            "--closed works only with the workload tail"
         } else if self.load.is_some() || self.burst.is_some() {
-            "--closed has no rate: neither --load nor --burst"
+            "--closed runs without a fixed rate: omit --load and --burst"
         } else if self.clients == Clients::Separate {
-            "--closed has one queue: no --clients separate"
+            "--closed has one queue for all clients: omit --clients separate"
         } else {
             return None;
         };

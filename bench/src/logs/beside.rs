@@ -37,7 +37,7 @@ impl Beside {
     ) -> Result<()> {
         let mut logs: Vec<(u64, Box<dyn Follow + '_>)> = Vec::new();
         for log in (reader..args.logs).step_by(args.tail_readers as usize) {
-            let follow = engine.follow(log)?.ok_or("this engine does not offer to follow a log")?;
+            let follow = engine.follow(log)?.ok_or("this engine cannot follow a log: omit --tail-readers")?;
             logs.push((log, follow));
         }
         let mut expected = vec![0; args.record_size];
@@ -63,7 +63,10 @@ impl Beside {
     fn compare(&self, log: u64, lsn: u64, bytes: &[u8], expected: &mut [u8]) -> Result<()> {
         fill(log, lsn, expected);
         if bytes != expected {
-            return Err(format!("wrong answer: who follows log {log} got another record {lsn}").into());
+            return Err(format!(
+                "wrong answer: a follower of log {log} read record {lsn} with other bytes than were appended"
+            )
+            .into());
         }
         self.followed.fetch_add(1, Ordering::Relaxed);
         Ok(())

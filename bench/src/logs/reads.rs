@@ -127,9 +127,10 @@ pub fn after(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<Vec<
             timer.records += 1;
             fill(*log, lsn, &mut expected);
             if !is_there || found != expected {
-                return Err(
-                    format!("wrong answer: record {lsn} of log {log} is not what was appended").into()
-                );
+                return Err(format!(
+                    "wrong answer: record {lsn} of log {log} has other bytes than were appended"
+                )
+                .into());
             }
         }
         reads.push(timer.end());
@@ -139,7 +140,7 @@ pub fn after(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<Vec<
         let Some(count) = timer.one(|| engine.scan(*log))? else { return Ok(reads) };
         if count != lsns.end - lsns.start {
             let len = lsns.end - lsns.start;
-            return Err(format!("wrong answer: a scan of log {log} has {count} of {len} records").into());
+            return Err(format!("wrong answer: a scan of log {log} returned {count} of {len} records").into());
         }
         timer.records += count;
         if timer.records >= args.reads {
@@ -167,7 +168,10 @@ fn check(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<()> {
         let last = lsns.end - 1;
         fill(log, last, &mut expected);
         if !engine.read(log, last, &mut found)? || found != expected {
-            return Err(format!("wrong answer: record {last} of log {log} is not there after opening").into());
+            return Err(format!(
+                "wrong answer: record {last} of log {log} is missing or differs after the reopen"
+            )
+            .into());
         }
     }
     Ok(())

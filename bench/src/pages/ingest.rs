@@ -25,10 +25,10 @@ const SEGMENT_BYTES_MAX: u64 = lavastore::limits::VALUE_LEN_MAX;
 /// Options of the ingestion.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct IngestArgs {
-    /// Number of segments ingested before everything else
+    /// Number of segments (whole runs of new pages) ingested before the measured part
     #[arg(long = "ingest", value_name = "SEGMENTS", default_value_t = 0)]
     pub segments: u64,
-    /// Size of a segment in bytes
+    /// Size of a segment in bytes: a multiple of 16384, at most 1 GiB
     #[arg(long, value_name = "BYTES", default_value_t = SEGMENT_BYTES_MAX)]
     pub segment_bytes: u64,
 }
@@ -44,7 +44,7 @@ impl IngestArgs {
     pub(super) fn complaint(&self) -> Option<&'static str> {
         let page = PAGE_BYTES as u64;
         let is_whole = self.segment_bytes >= page && self.segment_bytes.is_multiple_of(page);
-        let complaint = "--segment-bytes is a multiple of a page, 16384, and at most 1 GiB";
+        let complaint = "--segment-bytes must be a multiple of a page (16384 bytes), and at most 1 GiB";
         (!is_whole || self.segment_bytes > SEGMENT_BYTES_MAX).then_some(complaint)
     }
 
@@ -178,7 +178,10 @@ pub(super) fn compare(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<
             found.clear();
             let is_there = engine.ingested_page(first, nth, &mut found)?;
             if !is_there || found != page_bytes(args, first + nth) {
-                return Err(format!("wrong answer: page {nth} of segment {segment} is another one").into());
+                return Err(format!(
+                    "wrong answer: page {nth} of segment {segment} has other contents than were ingested"
+                )
+                .into());
             }
             checked += 1;
         }

@@ -35,8 +35,9 @@ impl<'a> Redo<'a> {
     /// # Errors
     /// The record is no change of a page.
     pub fn decode(record: &'a [u8]) -> Result<Redo<'a>> {
-        let (head, bytes) =
-            record.split_at_checked(HEAD_BYTES).ok_or("a redo record has at least 10 bytes")?;
+        let (head, bytes) = record
+            .split_at_checked(HEAD_BYTES)
+            .ok_or("a redo record is shorter than its header of 10 bytes")?;
         let (page, at) = head.split_at(8);
         let redo = Redo {
             page: u64::from_le_bytes(page.try_into()?),
@@ -45,7 +46,7 @@ impl<'a> Redo<'a> {
         };
         match usize::from(redo.at) + bytes.len() <= PAGE_BYTES {
             true => Ok(redo),
-            false => Err(format!("a redo record of page {} ends behind it", redo.page).into()),
+            false => Err(format!("a redo record changes bytes past the end of page {}", redo.page).into()),
         }
     }
 
@@ -70,7 +71,7 @@ mod tests {
         redo.apply(&mut page);
         assert_eq!(&page[16_379..], b"\0abcd");
         record.push(0);
-        assert!(Redo::decode(&record).unwrap_err().to_string().contains("ends behind it"));
+        assert!(Redo::decode(&record).unwrap_err().to_string().contains("past the end of page"));
         assert!(Redo::decode(&record[..9]).is_err());
     }
 }

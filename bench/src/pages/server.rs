@@ -391,7 +391,9 @@ impl PageServer {
             if since >= FOLDED {
                 let mut bytes = Vec::new();
                 if !self.build(page, &chain, &chain.deltas[..in_engine], u64::MAX, &mut bytes)? {
-                    return Err(format!("wrong answer: something of page {page} is missing").into());
+                    return Err(
+                        format!("wrong answer: the base or a redo record of page {page} is missing").into()
+                    );
                 }
                 new.iter()
                     .try_for_each(|(_, record)| Redo::decode(record).map(|redo| redo.apply(&mut bytes)))?;
@@ -459,7 +461,10 @@ impl PageServer {
     pub fn read_page(&self, page: u64, lsn: u64, out: &mut Vec<u8>) -> Result<PageRead> {
         let of = self.of_page(page);
         if lsn > of.applied.load(Ordering::Acquire) {
-            return Err(format!("page {page} is not applied up to {lsn} yet").into());
+            return Err(format!(
+                "page {page} is not applied up to LSN {lsn} yet: read it later, or as of an earlier LSN"
+            )
+            .into());
         }
         for _ in 0..RETRIES_MAX {
             let chain = {
@@ -476,7 +481,8 @@ impl PageServer {
             // The engine has the applier's change already; the chain has it in a moment.
             self.wait_for_change(RETRY_WAIT);
         }
-        Err(format!("page {page} changed {RETRIES_MAX} times while it was read").into())
+        Err(format!("page {page} changed during each of {RETRIES_MAX} attempts to read it: read it again")
+            .into())
     }
 
     /// Makes applied changes durable and closes the engine.

@@ -56,9 +56,9 @@ fn a_lost_key_is_reported() {
     let fewer = args("--log-size 10000 --value-size 100");
     filled(&fewer, dir.path());
     let lost = recovered(&args("--log-size 10200 --value-size 100"), dir.path()).unwrap_err();
-    assert!(lost.to_string().contains("key 81 of 83 is lost"), "{lost}");
+    assert!(lost.to_string().contains("key 81 of 83 keys is missing"), "{lost}");
     let other = recovered(&args("--log-size 10000 --value-size 101"), dir.path()).unwrap_err();
-    assert!(other.to_string().contains("key 0 of 80 is lost"), "{other}");
+    assert!(other.to_string().contains("key 0 of 80 keys is missing"), "{other}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn invalid_options_are_refused() {
         ("--families 0", "--families must be 1"),
         ("--threads 0", "--threads 1 to 1024"),
         ("--batch 0", "--batch must be 1"),
-        ("--families 1000 --memory 1000000", "--memory at least 65536 for each family"),
+        ("--families 1000 --memory 1000000", "--memory at least 65536 bytes for each column family"),
     ] {
         let refused = args(line).check().unwrap_err();
         assert!(refused.to_string().contains(why), "{line}: {refused}");

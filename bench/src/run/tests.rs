@@ -136,8 +136,8 @@ fn each_phase_of_a_changing_load_is_reported() {
 fn invalid_phases_are_refused() {
     for (line, why) in [
         ("ycsb --phases a,b", "--seconds"),
-        ("ycsb --phases a,b --seconds 1 --workload c", "in place of"),
-        ("overwrite --phases write --seconds 1", "of ycsb"),
+        ("ycsb --phases a,b --seconds 1 --workload c", "omit --workload"),
+        ("overwrite --phases write --seconds 1", "the workload ycsb"),
         ("ycsb --phases a,d --seconds 1", "insert"),
         ("ycsb --phases a,b --seconds 1 --rate 5", "--rate"),
     ] {

@@ -221,20 +221,20 @@ fn invalid_options_are_refused() {
         ("--load 0", "--load must be"),
         ("--load NaN", "--load must be"),
         ("--families 0", "--families must be"),
-        ("--families 9 --num 8", "each family has at least one key"),
+        ("--families 9 --num 8", "each column family needs at least one key"),
         ("--read-share 1.5", "--read-share must be"),
         ("--clients separate --threads 1", "--clients separate needs"),
         ("--find-seconds 0", "--find-seconds must be"),
-        ("--batch 2", "tail has no batches"),
+        ("--batch 2", "the workload tail runs single operations"),
         ("--load 20,0", "--load must be"),
         ("--load 20,1001", "--load must be"),
-        ("--idle 5s", "--idle is what lies between bursts"),
+        ("--idle 5s", "--idle is the pause between two bursts"),
         ("--burst 0x10s", "--burst must be"),
         ("--burst 3x0s", "--burst must be"),
-        ("--burst 3x1s --idle=-1", "--idle must not be negative"),
+        ("--burst 3x1s --idle=-1", "--idle must be at least 0 seconds"),
         ("--closed 0", "--closed must be"),
-        ("--closed 8 --load 80", "--closed has no rate"),
-        ("--closed 8 --burst", "--closed has no rate"),
+        ("--closed 8 --load 80", "--closed runs without a fixed rate"),
+        ("--closed 8 --burst", "--closed runs without a fixed rate"),
         ("--closed 8 --clients separate", "--closed has one queue"),
         ("--threads 0", "--threads must be"),
     ] {
@@ -244,7 +244,7 @@ fn invalid_options_are_refused() {
         assert_eq!(of_run, error, "{line}: before anything is made");
     }
     let load = BenchArgs { workload: Workload::Load, ..args("--families 2") };
-    assert!(load.check().unwrap_err().to_string().contains("--families is of tail alone"));
+    assert!(load.check().unwrap_err().to_string().contains("--families works only with the workload tail"));
 }
 
 /// Fate of a put.
@@ -345,6 +345,6 @@ fn a_wrong_answer_ends_the_run() {
 fn an_engine_without_families_or_limits_says_so() {
     static ODD: Odd = Odd { put: None, puts: AtomicU64::new(0) };
     let error = |line| run(&args(line), &&ODD, fresh().path()).unwrap_err().to_string();
-    assert_eq!(error("--families 2"), "this engine has 1 of 2 families");
-    assert_eq!(error("--space-limit 4000000000"), "an odd one knows no space limit");
+    assert_eq!(error("--families 2"), "this engine created 1 of 2 column families: lower --families");
+    assert_eq!(error("--space-limit 4000000000"), "an odd one knows no space limit: omit --space-limit");
 }

@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
                 Ok(head)
             }
             None => Err(Error::corruption(format!(
-                "field is cut off: bytes needed {n}, bytes left {}",
+                "a field is cut off: it needs {n} bytes, but {} bytes are left",
                 self.rest.len()
             ))),
         }
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
                 Ok(*head)
             }
             None => Err(Error::corruption(format!(
-                "field is cut off: bytes needed {N}, bytes left {}",
+                "a field is cut off: it needs {N} bytes, but {} bytes are left",
                 self.rest.len()
             ))),
         }
@@ -164,7 +164,9 @@ impl<'a> Reader<'a> {
     /// Reads a varint.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
-        let (value, len) = get_varint(self.rest).ok_or_else(|| Error::corruption("malformed varint"))?;
+        let (value, len) = get_varint(self.rest).ok_or_else(|| {
+            Error::corruption("a number of variable length (varint) is cut off, or over 64 bits")
+        })?;
         self.rest = self.rest.get(len..).unwrap_or_default();
         Ok(value)
     }
@@ -173,10 +175,11 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn length(&mut self, limit: usize) -> Result<usize> {
         let value = self.varint()?;
-        usize::try_from(value)
-            .ok()
-            .filter(|&n| n <= limit)
-            .ok_or_else(|| Error::corruption(format!("length {value} exceeds its limit of {limit}")))
+        usize::try_from(value).ok().filter(|&n| n <= limit).ok_or_else(|| {
+            Error::corruption(format!(
+                "a length or count field has the value {value}, over its limit of {limit} (bytes or entries)"
+            ))
+        })
     }
 
     /// Reads a varint length and that many bytes.

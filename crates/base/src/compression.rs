@@ -1,20 +1,23 @@
 //! Names of the block codecs. The numbers are part of the formats.
 
-/// Compression of a block or value.
+/// Chooses the codec of new blocks and values: space and device time against processor time. Old
+/// data keeps its codec until it is rewritten. A build without a codec refuses it with
+/// `Unsupported`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {
-    /// Stored as it is.
+    /// No compression: for incompressible or small data, and the least processor time.
     #[default]
     None = 0,
-    /// LZ4 block format: fast, with a moderate saving of space.
+    /// LZ4 block format: fast, with a moderate saving of space. For most compressible data.
     Lz4 = 1,
-    /// Zstandard, at its default level in this store: slower than LZ4, with a larger saving.
+    /// Zstandard, at its default level in this store: slower than LZ4, with a larger saving. For
+    /// cold data.
     Zstd = 2,
 }
 
 impl Compression {
-    /// Returns the codec with this number.
+    /// Returns the codec with this number of the file formats; `None` if there is none.
     pub fn from_u8(n: u8) -> Option<Self> {
         match n {
             0 => Some(Compression::None),
@@ -24,7 +27,7 @@ impl Compression {
         }
     }
 
-    /// Returns the name used in options and on the command line.
+    /// Returns the name used in options and on the command line, such as `lz4`.
     pub fn name(self) -> &'static str {
         match self {
             Compression::None => "none",

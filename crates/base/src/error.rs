@@ -1,17 +1,20 @@
 //! The one error type of the engine.
 //!
 //! An [`Error`] has a small [`ErrorKind`] to match on (never match on message text) and a message
-//! with the failure and the remedy. It names the file and offset if there are any, and its cause.
-//! It is cheap to clone, because a failed background job reports the same error to every later
-//! caller.
+//! with the failure. It names the file and offset if there are any, its cause, and the remedy
+//! ([`Error::remedy`]). It is cheap to clone, because a failed background job reports the same error
+//! to every later caller.
 
 pub mod made;
+mod remedy;
+
+pub use remedy::REMEDY_OF_A_LOST_END;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The result type of every fallible call of the store.
+/// The result type of every fallible call of the store; match on [`Error::kind`] of its error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Class of failure of an [`Error`]: match on it to decide the next step of the program.
@@ -27,7 +30,7 @@ pub enum ErrorKind {
     Corruption,
     /// The operating system refused an operation: the device failed, or a permission or descriptor
     /// is missing. Repeat a read at once. After a failed write close and reopen the store: the next
-    /// open decides whether the write exists.
+    /// open decides whether the write exists, whole or not at all.
     Io,
     /// The volume, or the space limit of the store, is full. The call had no effect; reads and
     /// deletes still work. Delete data, drop old snapshots and iterators, or raise the limit:
@@ -57,26 +60,30 @@ pub enum ErrorKind {
     /// The store was opened for reading, or its file system is mounted so. Open the store for
     /// writing.
     ReadOnly,
-    /// A bounded queue or budget is full for now. The call had no effect: repeat it later.
+    /// A bounded queue, budget or wait is exhausted for now, or the writer of a store moved the
+    /// data of a read-only handle. The call had no effect: repeat it later, or open the read-only
+    /// store again.
     Busy,
-    /// The store was closed before or during the call. Keep the store open for as long as handles
-    /// are in use.
+    /// The store was closed before or during the call. A blocking write had no effect; the outcome
+    /// of an asynchronous one is unknown. Open the store again, and keep it open for as long as
+    /// handles are in use.
     Closed,
-    /// An earlier write or sync failed at the device. This call had no effect, and every later
-    /// write fails; reads go on. Close and reopen the store: each acknowledged durable write is
-    /// there.
+    /// An earlier write or sync failed at the device. A write of keys had no effect; a write of a
+    /// log may exist, since the failed sync may have been its own. Every later write fails; reads
+    /// go on. Close and reopen the store: each acknowledged durable write is there.
     Poisoned,
     /// A callback of the program panicked. The store continues: fix the callback.
     UserCallback,
     /// A parent process made the handle, before `fork`. Open the store in the child after the last
     /// `fork`.
     Forked,
-    /// The caller cancelled the call, or its deadline has passed. Repeat the call to continue.
+    /// The caller cancelled the call, or its deadline has passed. Unfinished files are removed, and
+    /// completed parts stay. Repeat the call to continue.
     Cancelled,
 }
 
 impl ErrorKind {
-    const ALL: [ErrorKind; 16] = [
+    const ALL: [ErrorKind; 17] = [
         ErrorKind::Corruption,
         ErrorKind::Io,
         ErrorKind::NoSpace,
@@ -93,14 +100,16 @@ impl ErrorKind {
         ErrorKind::Poisoned,
         ErrorKind::UserCallback,
         ErrorKind::Forked,
+        ErrorKind::Cancelled,
     ];
 
-    /// Returns the kind with this name ([`ErrorKind::name`]).
+    /// Returns the kind with this name ([`ErrorKind::name`]), to read a kind back from JSON or a
+    /// log; `None` for another text.
     pub fn named(name: &str) -> Option<ErrorKind> {
         ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns a stable lower-case name, as printed and used in JSON.
+    /// Returns a stable lower-case name, to print a kind or to store it in JSON.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::Corruption => "corruption",
@@ -127,15 +136,16 @@ impl ErrorKind {
 /// An error of the store: a kind to match on, a message with the remedy, and the place and the
 /// cause.
 ///
-/// Match on [`Error::kind`], and never on message text. `Display` prints everything on one line,
-/// for logs. An error is cheap to clone: a failed background job reports the same error to every
-/// later caller.
+/// Match on [`Error::kind`], and never on message text. `{}` prints failure, place and cause on one
+/// line, for lists of damage. `{:#}` adds the remedy, for logs and users. An error is cheap to
+/// clone: a failed background job reports the same error to every later caller.
 ///
 /// ```
 /// use lavastore_base::{Error, ErrorKind};
 /// let e = Error::corruption("block checksum does not match").at_file("000007.ksst").at_offset(4096);
 /// assert_eq!(e.kind(), ErrorKind::Corruption);
 /// assert_eq!(e.to_string(), "corruption: block checksum does not match (file 000007.ksst, offset 4096)");
+/// assert!(format!("{e:#}").ends_with("; restore a checkpoint or backup, or run `lava repair`"));
 /// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
@@ -147,23 +157,27 @@ struct Inner {
     file: Option<PathBuf>,
     offset: Option<u64>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    /// Remedy of this error, in place of the one of its kind.
+    remedy: Option<&'static str>,
 }
 
 impl Error {
-    /// Returns an error of `kind`; `message` has the failure and, if possible, the remedy.
+    /// Returns an error of `kind`, for code that implements an interface of the store; `message`
+    /// has the failure and, if possible, the remedy.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
         made::note(&kind, &message);
-        Error(Arc::new(Inner { kind, message, file: None, offset: None, source: None }))
+        Error(Arc::new(Inner { kind, message, file: None, offset: None, source: None, remedy: None }))
     }
 
     /// Not a failure: a move of a cursor that waits for an asynchronous read, and is continued
     /// afterwards ([`crate::InternalIterator::resume`]). A caller that drives such cursors detects
     /// it with [`Error::is_waiting`]; no other caller receives it.
     pub fn waiting() -> Self {
-        let (kind, message) = (ErrorKind::Busy, "waits for a read".to_owned());
-        Error(Arc::new(Inner { kind, message, file: None, offset: None, source: Some(Arc::new(Waiting)) }))
+        let (kind, message, source) =
+            (ErrorKind::Busy, "waits for a read".to_owned(), Some(Arc::new(Waiting) as _));
+        Error(Arc::new(Inner { kind, message, file: None, offset: None, source, remedy: None }))
     }
 
     /// Returns true only for [`Error::waiting`].
@@ -237,22 +251,26 @@ impl Error {
         self.edit(|e| e.kind = kind)
     }
 
-    /// Returns the class of the failure, for a `match`.
+    /// Returns the class of the failure: match on it to decide the next step. [`ErrorKind`] has the
+    /// step for each.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
     /// Returns the message for people: the failure and the remedy, without file, offset and cause.
+    /// Its text may change in any release: never match on it.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the file that the error concerns, if there is one.
+    /// Returns the file that the error concerns, to find damage or a wrong path; `None` if it
+    /// concerns no file.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
-    /// Returns the byte offset in [`Error::file`], if the error has a place.
+    /// Returns the byte offset in [`Error::file`], to find damage; `None` if the error has no
+    /// place.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
@@ -264,30 +282,31 @@ impl Error {
         self.0.source.as_deref()
     }
 
-    /// Returns the underlying error of the operating system, if there is one.
+    /// Returns the underlying error of the operating system, for its error code; `None` if the
+    /// failure has another cause.
     pub fn io_error(&self) -> Option<&std::io::Error> {
         let cause = self.cause()?;
         cause.downcast_ref().or_else(|| cause.downcast_ref::<Error>()?.io_error())
     }
 
-    /// Returns true if stored bytes are damaged: restore a checkpoint, or repair the store.
+    /// Returns true if stored bytes are damaged, to separate damage from failures that a retry may
+    /// end: restore a checkpoint, or repair the store.
     pub fn is_corruption(&self) -> bool {
         self.kind() == ErrorKind::Corruption
     }
 
-    /// Returns true for transient refusals of the system: no free descriptor or memory, an
-    /// interruption.
+    /// Returns true for transient refusals of the system, which may be gone at a retry: no free
+    /// descriptor or memory, an interruption.
     pub fn is_passing(&self) -> bool {
         use std::io::ErrorKind as K;
         let is_of = |e: &std::io::Error| matches!(e.kind(), K::Interrupted | K::WouldBlock | K::OutOfMemory);
-        self.lacks_descriptor() || self.system_error().is_some_and(is_of)
+        self.lacks_descriptor() || system_error(self).is_some_and(is_of)
     }
 
-    /// Returns true if the process, or the machine, has no free descriptor.
+    /// Returns true if the process, or the machine, has no free descriptor: raise `ulimit -n`, or
+    /// lower `open_files_max`.
     pub fn lacks_descriptor(&self) -> bool {
-        /// `ENFILE` and `EMFILE` of Linux, which the standard library has no names for.
-        const NO_DESCRIPTORS: [i32; 2] = [23, 24];
-        let code = self.system_error().and_then(std::io::Error::raw_os_error);
+        let code = system_error(self).and_then(std::io::Error::raw_os_error);
         code.is_some_and(|code| NO_DESCRIPTORS.contains(&code))
     }
 
@@ -297,15 +316,19 @@ impl Error {
         self.kind() == ErrorKind::NoSpace || self.lacks_descriptor()
     }
 
-    fn system_error(&self) -> Option<&std::io::Error> {
-        self.0.source.as_deref()?.downcast_ref()
-    }
-
     fn edit(mut self, f: impl FnOnce(&mut Inner)) -> Self {
         f(Arc::make_mut(&mut self.0));
         self
     }
 }
+
+/// Returns the cause, if it is an error of the operating system.
+fn system_error(error: &Error) -> Option<&std::io::Error> {
+    error.cause()?.downcast_ref()
+}
+
+/// `ENFILE` and `EMFILE` of Linux, which the standard library has no names for.
+const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 /// Marker of [`Error::waiting`].
 #[derive(Debug)]
@@ -320,6 +343,7 @@ impl fmt::Display for Waiting {
 impl std::error::Error for Waiting {}
 
 impl fmt::Display for Error {
+    /// Writes kind, message, place and cause; with `{:#}` the remedy as well.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.kind.name(), self.0.message)?;
         match (&self.0.file, self.0.offset) {
@@ -328,8 +352,11 @@ impl fmt::Display for Error {
             (None, Some(offset)) => write!(f, " (offset {offset})")?,
             (None, None) => {}
         }
-        match &self.0.source {
-            Some(source) => write!(f, ": {source}"),
+        if let Some(source) = &self.0.source {
+            write!(f, ": {source}")?;
+        }
+        match self.remedy().filter(|_| f.alternate()) {
+            Some(remedy) => write!(f, "; {remedy}"),
             None => Ok(()),
         }
     }

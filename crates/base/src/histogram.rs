@@ -230,7 +230,8 @@ impl Histogram {
     }
 }
 
-/// A read of a [`Histogram`], or of several.
+/// Shows percentiles of latencies or sizes: a read of one histogram of a store, or several merged.
+/// It is a copy and does not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// Counts, up to the last one that is not 0.
@@ -240,7 +241,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Returns the number of values.
+    /// Returns the number of values. For sampled operations it is an estimate.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().count(), 0);
@@ -249,7 +250,7 @@ impl Distribution {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Returns true if there are no values.
+    /// Returns true if there are no values, so that the mean and the quantiles say nothing.
     ///
     /// ```
     /// assert!(lavastore_base::histogram::Distribution::default().is_empty());
@@ -258,7 +259,7 @@ impl Distribution {
         self.buckets.is_empty()
     }
 
-    /// Returns the sum of the values, each limited to 2^44.
+    /// Returns the sum of the values, each limited to 2^44, for a rate or a share of time.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().sum(), 0);
@@ -267,7 +268,8 @@ impl Distribution {
         self.sum
     }
 
-    /// Returns the largest value, exactly; 0 if there is none.
+    /// Returns the largest value, exactly, for the worst case; 0 if there is none. Of sampled
+    /// operations it is the largest value of the sample.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().max(), 0);
@@ -276,7 +278,8 @@ impl Distribution {
         self.max
     }
 
-    /// Returns the mean; 0 if there are no values.
+    /// Returns the mean, rounded down; 0 if there are no values. Prefer [`Distribution::quantile`]
+    /// for latencies, which are skewed.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().mean(), 0);
@@ -285,8 +288,9 @@ impl Distribution {
         self.sum.checked_div(self.count()).unwrap_or(0)
     }
 
-    /// Returns a bound for this part of the values (0.99: all but a hundredth). It is never below
-    /// the least such value, and at most a sixteenth above it. 0 if there are no values.
+    /// Returns a bound for this part of the values (0.99: all but a hundredth), such as a 99th
+    /// percentile. It is never below the least such value, and at most a sixteenth above it. A part
+    /// outside of 0 to 1 counts as the nearer end. 0 if there are no values.
     ///
     /// ```
     /// let times = lavastore_base::histogram::Histogram::rare();
@@ -308,8 +312,9 @@ impl Distribution {
         self.max
     }
 
-    /// Returns how many values are at most `bound`. Exact at the end of a bucket, such as one less
-    /// than a power of two; other bounds leave out the values of their own bucket.
+    /// Returns how many values are at most `bound`, to count the operations within a goal. Exact at
+    /// the end of a bucket, such as one less than a power of two; other bounds leave out the values
+    /// of their own bucket.
     ///
     /// ```
     /// let times = lavastore_base::histogram::Histogram::rare();
@@ -321,9 +326,9 @@ impl Distribution {
         buckets.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Returns the values recorded since an earlier read of the same histogram. The maximum is
-    /// exact if it is a new maximum of the histogram. Otherwise it is the end of the last bucket
-    /// with a new value, at most a sixteenth too high.
+    /// Returns the values recorded since an earlier read of the same histogram, for the percentiles
+    /// of an interval. The maximum is exact if it is a new maximum of the histogram. Otherwise it
+    /// is the end of the last bucket with a new value, at most a sixteenth too high.
     ///
     /// ```
     /// let times = lavastore_base::histogram::Histogram::rare();
@@ -346,7 +351,8 @@ impl Distribution {
         Distribution { buckets, sum: self.sum.saturating_sub(earlier.sum), max }
     }
 
-    /// Adds the values of another distribution.
+    /// Adds the values of another distribution, for example of another store or operation, so that
+    /// quantiles cover both.
     ///
     /// ```
     /// use lavastore_base::histogram::{Distribution, Histogram};

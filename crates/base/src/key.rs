@@ -13,7 +13,9 @@ use crate::error::{Error, Result};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The sequence number of a write: every entry of every batch has one of its own.
+/// Orders the writes of a store: every change of every batch has a number of its own, and later
+/// ones are higher. A snapshot sees all writes up to its number. It is unrelated to the LSN of a
+/// log record.
 pub type SeqNo = u64;
 
 /// The largest sequence number; as a snapshot it sees everything.
@@ -178,11 +180,20 @@ impl<'a> InternalKey<'a> {
     #[inline]
     pub fn decode(encoded: &'a [u8]) -> Result<Self> {
         if encoded.len() < TRAILER_LEN {
-            return Err(Error::corruption("internal key shorter than its trailer"));
+            let why = format!(
+                "an internal key has {} bytes, fewer than its trailer of {TRAILER_LEN} bytes (sequence and \
+                 kind)",
+                encoded.len()
+            );
+            return Err(Error::corruption(why));
         }
         let (user_key, trailer) = split(encoded);
-        let kind = ValueKind::from_u8(trailer as u8)
-            .ok_or_else(|| Error::corruption(format!("unknown entry kind {}", trailer as u8)))?;
+        let kind = ValueKind::from_u8(trailer as u8).ok_or_else(|| {
+            Error::corruption(format!(
+                "the trailer of an internal key has the unknown entry kind {}",
+                trailer as u8
+            ))
+        })?;
         Ok(InternalKey { user_key, seq: trailer >> 8, kind })
     }
 }

@@ -122,7 +122,9 @@ impl KeySample {
         if is_sound {
             Ok(KeySample { level, hashes })
         } else {
-            Err(Error::corruption("the key sample in the notes of a table is out of order"))
+            Err(Error::corruption(
+                "the sample of key hashes in the statistics of a table (notes section) is out of order",
+            ))
         }
     }
 

@@ -22,12 +22,13 @@ const BUDGET_BYTES_PER_GHOST: usize = 8 << 10;
 const GHOST_SLOTS_MIN: usize = 64;
 const GHOST_SLOTS_MAX: usize = 1 << 22;
 
-/// Counts of one part of the cache since the store was opened, and its size now.
+/// Shows the use of one part of the cache, counted since the store was opened, and its size now:
+/// many misses with `returned_soon` mean that more cache would help.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentStats {
     /// Lookups that found their block.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Lookups that did not; each costs a device read.
     pub misses: u64,
     /// Blocks accepted.
     pub inserts: u64,
@@ -35,7 +36,7 @@ pub struct SegmentStats {
     pub declined: u64,
     /// Blocks evicted for others or by a smaller capacity.
     pub evictions: u64,
-    /// Inserts of blocks that had been evicted shortly before.
+    /// Inserts of blocks that had been evicted shortly before: a sign that the cache is too small.
     pub returned_soon: u64,
     /// Bytes charged now, overhead included.
     pub bytes: u64,
@@ -45,7 +46,8 @@ pub struct SegmentStats {
     pub capacity: u64,
 }
 
-/// Hits, misses and sizes of the block cache, which has one part for indexes and one for data.
+/// Shows hits, misses and sizes of the block cache, to choose `Options::cache_bytes`; it has one
+/// part for indexes and one for data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// The part for indexes and filters.
@@ -58,7 +60,7 @@ pub struct CacheStats {
     /// Bytes of the budget that remember evicted blocks, to divide the budget between the two
     /// parts.
     pub ghost_bytes: usize,
-    /// The index segment's share of the rest, per mille.
+    /// The index segment's share of the rest, per mille. The cache adapts it by itself.
     pub index_share_per_mille: u64,
 }
 

@@ -133,7 +133,7 @@ fn rank_bits(positions: usize) -> usize {
 
 #[cold]
 fn bad(what: &str) -> Error {
-    Error::corruption(format!("crit-bit block: {what}"))
+    Error::corruption(format!("key group (crit-bit block) in the index of a value file: {what}"))
 }
 
 /// A block, ready to be searched.
@@ -157,7 +157,10 @@ impl<'a> Block<'a> {
         let mut reader = Reader::new(bytes);
         let [slot_count, position_count] = reader.array()?.map(usize::from);
         if slot_count > SLOTS_MAX || position_count > slot_count || (slot_count > 0 && position_count == 0) {
-            return Err(bad("malformed header"));
+            return Err(bad(&format!(
+                "the header has {slot_count} key pairs (at most {SLOTS_MAX}) and {position_count} bit \
+                 positions"
+            )));
         }
         let positions = take_positions(&mut reader, position_count)?;
         let slots: Slots = (1 << slot_count) - 1;
@@ -178,7 +181,7 @@ impl<'a> Block<'a> {
             }
         }
         if over != 0 {
-            return Err(bad("a rank has no bit position"));
+            return Err(bad("a key pair has a rank past the last bit position"));
         }
         let encoded_len = bytes.len().saturating_sub(reader.rest().len());
         Ok(Block { slots, positions, planes, rank_bits, encoded_len })
@@ -252,7 +255,7 @@ fn take_positions<'a>(reader: &mut Reader<'a>, count: usize) -> Result<&'a [u8]>
         end = end.saturating_add(reader.varint()?).saturating_add(1);
     }
     if end > POSITION_END {
-        return Err(bad("a bit position is past the end of every key"));
+        return Err(bad("a bit position is past the end of the longest key"));
     }
     Ok(bytes.get(..bytes.len().saturating_sub(reader.rest().len())).unwrap_or_default())
 }

@@ -73,7 +73,7 @@ fn head(values: &[u64]) -> u8 {
 
 #[cold]
 fn bad(what: &str) -> Error {
-    Error::corruption(format!("offsets: {what}"))
+    Error::corruption(format!("record offsets in the index of a value file: {what}"))
 }
 
 fn zigzag(v: u64) -> u64 {
@@ -192,19 +192,23 @@ impl<'a> Offsets<'a> {
             let (base, stride) = (unzigzag(reader.varint()?), reader.varint()?);
             let width = u32::from(reader.u8()?);
             if !pack::is_width(width) || stride >= STRIDE_END {
-                return Err(bad("malformed line"));
+                return Err(bad(&format!(
+                    "{width} bits per offset, or a stride of {stride}, is not possible"
+                )));
             }
             (reader.take(pack::len(count, width))?, Shape::Line(Line { base, stride, width }))
         } else {
             let base = reader.varint()?;
             let (width, upper_len) = (u32::from(reader.u8()?), usize::from(reader.u8()?));
             if width > LOW_WIDTH_MAX {
-                return Err(bad("the low parts are too wide"));
+                return Err(bad(&format!(
+                    "low parts of {width} bits exceed the limit of {LOW_WIDTH_MAX} bits"
+                )));
             }
             let packed = reader.take(pack::len(count, width))?;
             let upper = reader.take(upper_len)?;
             if upper.iter().map(|b| b.count_ones() as usize).sum::<usize>() != count {
-                return Err(bad("the number of upper bits differs from the number of offsets"));
+                return Err(bad("the number of high parts differs from the number of offsets"));
             }
             (packed, Shape::EliasFano { base, width, upper })
         };

@@ -7,12 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A token that ends long calls, such as a checkpoint or a compaction; clones are the same token.
+/// Ends long calls, such as a checkpoint or a compaction, on request or at a deadline; clones are
+/// the same token.
 ///
-/// A call with the token checks it between steps of some milliseconds. Once the token is cancelled,
-/// or its deadline has passed, the call removes its unfinished files and fails with
-/// [`ErrorKind::Cancelled`]. One token may serve many calls, and a cancelled one stays cancelled. A
-/// signal handler may call [`Cancel::cancel`].
+/// Put it into the options of the call. The call checks it between steps of some milliseconds. Once
+/// the token is cancelled, or its deadline has passed, the call removes its unfinished files and
+/// fails with [`ErrorKind::Cancelled`]. One token may serve many calls, and a cancelled one stays
+/// cancelled: make a new one to repeat a call. A signal handler may call [`Cancel::cancel`].
 ///
 /// ```
 /// use lavastore_io::Cancel;
@@ -32,12 +33,14 @@ struct Token {
 }
 
 impl Cancel {
-    /// Returns a token without a deadline.
+    /// Returns a token without a deadline, for a call that another thread or a signal handler may
+    /// end.
     pub fn new() -> Cancel {
         Cancel::default()
     }
 
-    /// Returns a token that is cancelled after a time on the clock of an environment.
+    /// Returns a token for a call that may take at most this time, counted from now on the clock of
+    /// an environment; [`Cancel::cancel`] ends it sooner.
     ///
     /// ```
     /// use lavastore_io::{Cancel, Env};
@@ -65,7 +68,8 @@ impl Cancel {
         self.0.cancelled.store(true, Ordering::Release);
     }
 
-    /// Returns true once the token is cancelled or its deadline has passed.
+    /// Returns true once the token is cancelled or its deadline has passed, for loops of the
+    /// program that share it.
     ///
     /// ```
     /// assert!(!lavastore_io::Cancel::new().is_cancelled());
@@ -75,7 +79,8 @@ impl Cancel {
             || self.0.deadline.as_ref().is_some_and(|(clock, at_ns)| clock.now_ns() >= *at_ns)
     }
 
-    /// Fails once the token is cancelled.
+    /// Fails once the token is cancelled or its deadline has passed, for loops of the program that
+    /// use `?`.
     ///
     /// ```
     /// assert!(lavastore_io::Cancel::new().check().is_ok());

@@ -38,10 +38,12 @@ pub trait Spawner: Send + Sync + fmt::Debug {
     }
 }
 
-/// The machine below a store: files, clock, randomness and threads. Cheap to clone.
+/// Selects the machine below a store, for calls that end in `_in`: files, clock, randomness and
+/// threads. Cheap to clone.
 ///
-/// [`Env::kernel`] is the real machine. A simulated one serves crash tests; a volume of LavaFS and
-/// a store on two disks have environments of their own.
+/// [`Env::kernel`] is the real machine, and the default of all other calls. A simulated one serves
+/// crash tests; a volume of LavaFS and a store on two disks have environments of their own. A
+/// program passes it on, and rarely needs its fields.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Files.
@@ -73,7 +75,8 @@ impl Env {
         base::Uid::from_words(self.entropy.next_u64(), self.entropy.next_u64())
     }
 
-    /// Returns true if there are no other threads (see the crate's documentation).
+    /// Returns true if there are no other threads, as on a simulated machine: background work then
+    /// runs on the caller's thread (see the crate's documentation).
     pub fn is_simulated(&self) -> bool {
         self.spawner.is_none()
     }

@@ -26,12 +26,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Whether file I/O goes through the page cache of the operating system.
+/// Chooses whether file I/O goes through the page cache of the operating system, which decides
+/// where free memory is used: by the system or by the cache of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Through the page cache.
+    /// Through the page cache: reads may be served from the free memory of the machine.
     Buffered,
-    /// Around it, where the file system supports that; buffered where it does not (tmpfs).
+    /// Around it, where the file system supports that; buffered where it does not (tmpfs). Memory
+    /// use and latency are then predictable.
     Direct,
 }
 
@@ -177,7 +179,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         let file = self.open(path, Access::Buffered)?;
         let len = file.len()?;
         if len > limit as u64 {
-            let why = format!("file has {len} bytes, at most {limit} were expected");
+            let why =
+                format!("the file has {len} bytes, over the limit of {limit} bytes for a file of this name");
             return Err(Error::corruption(why).at_file(path));
         }
         let mut bytes = vec![0; len as usize];

@@ -88,7 +88,8 @@ pub struct KernelOptions {
 }
 
 impl Env {
-    /// Returns the machine's own environment, with the best engine it offers.
+    /// Returns the real machine with the best I/O interface that it offers, for calls that take an
+    /// environment: file paths are those of the process.
     ///
     /// ```
     /// let env = lavastore_io::Env::kernel();

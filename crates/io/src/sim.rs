@@ -121,7 +121,10 @@ pub const SECTOR: usize = 512;
 /// Simulated time between a crash and the restart.
 const RESTART_NS: u64 = 1_000_000_000;
 
-/// A simulated machine: a volume, a clock, randomness. Clones are handles to the same one.
+/// Runs a store in a test on a simulated machine, to lose power or to fail operations at any point:
+/// a volume in memory, a clock, randomness. Clones are handles to the same machine.
+///
+/// The same seed gives the same run. There are no threads but the caller's.
 ///
 /// ```
 /// use io::sim::{CrashKind, Policy, SimEnv};
@@ -150,7 +153,8 @@ impl fmt::Debug for SimEnv {
 }
 
 impl SimEnv {
-    /// Returns a machine with an empty volume.
+    /// Returns a machine with an empty volume. Equal seeds and equal calls give equal runs; use
+    /// several seeds to vary a test.
     pub fn new(seed: u64) -> SimEnv {
         SimEnv::on(seed, Disk::new(), 0)
     }
@@ -165,7 +169,8 @@ impl SimEnv {
         }))
     }
 
-    /// Returns the environment for the engine, without a spawner.
+    /// Returns the environment of the machine, to open a store on it (`Db::open_in`). It has no
+    /// threads: background work runs within the calls of the store.
     pub fn env(&self) -> Env {
         Env {
             fs: Arc::new(fs::SimFs(self.0.clone())),
@@ -176,7 +181,8 @@ impl SimEnv {
         }
     }
 
-    /// Returns true if both are handles to the same machine.
+    /// Returns true if both are handles to the same machine; a machine after a crash is another
+    /// one.
     pub fn is_same(&self, other: &SimEnv) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -211,60 +217,65 @@ impl SimEnv {
 
     // Time.
 
-    /// Returns the simulated nanoseconds.
+    /// Returns the simulated time, nanoseconds. It moves only by operations and by
+    /// [`SimEnv::advance_ns`].
     pub fn now_ns(&self) -> u64 {
         self.0.clock.now_ns()
     }
 
-    /// Advances the time.
+    /// Advances the time, nanoseconds, to let deadlines and intervals pass without work.
     pub fn advance_ns(&self, ns: u64) {
         self.0.clock.advance(ns);
     }
 
-    /// Moves only the wall clock, as an administrator does.
+    /// Moves only the wall clock, as an administrator does, to test that a program does not depend
+    /// on it. Negative: back.
     pub fn jump_wall_clock(&self, seconds: i64) {
         self.0.clock.jump_wall_clock(seconds);
     }
 
-    /// Sets the costs of operations in time.
+    /// Sets the costs of later operations in time, to simulate a slower or faster disk.
     pub fn set_costs(&self, costs: Costs) {
         self.0.lock().costs = costs;
     }
 
     // The record.
 
-    /// Returns the number of operations begun so far, which is the number of the next one.
+    /// Returns the number of operations begun so far, to crash at each of them later
+    /// ([`Record::crash_at`]). It is the number of the next operation.
     pub fn op_count(&self) -> u64 {
         self.0.lock().op_count()
     }
 
     /// Returns the number of operations of a kind (`None`: all) on paths with this suffix (empty:
-    /// all paths).
+    /// all paths), to check the I/O of a call.
     pub fn count_ops(&self, kind: Option<OpKind>, path_suffix: &str) -> u64 {
         self.0.lock().count_ops(kind, path_suffix)
     }
 
-    /// Returns the last few thousand operations, one per line: number, kind, path, offset and
-    /// length, error.
+    /// Returns the last few thousand operations, one per line, to understand a failed test: number,
+    /// kind, path, offset and length, error.
     pub fn trace(&self) -> String {
         self.0.lock().trace()
     }
 
-    /// Stops the record, which holds every byte ever written: for long runs without a crash in
-    /// their past. [`SimEnv::record`] ends here.
+    /// Stops the record, which holds every byte ever written: for long runs that will not be
+    /// replayed. [`SimEnv::record`] ends here; [`SimEnv::crash`] still works.
     pub fn keep_no_record(&self) {
         self.0.lock().keeps_record = false;
     }
 
-    /// Returns the history up to now.
+    /// Returns the history up to now, to try crashes at many moments of one run. For a crash at the
+    /// present moment use [`SimEnv::crash`].
     pub fn record(&self) -> Record {
         self.0.lock().record()
     }
 
     // Crashes.
 
-    /// Returns the machine after a crash at this moment, between two operations. This machine is
-    /// unchanged.
+    /// Returns the machine after a crash at this moment, between two operations, to open the store
+    /// on its remains. This machine is unchanged. The seed selects one of the possible states; its
+    /// faults, locks and open files are gone.
     pub fn crash(&self, kind: CrashKind, seed: u64) -> SimEnv {
         let world = self.0.lock();
         let mut rng = Rng::new(seed ^ world.op_count().wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -272,7 +283,7 @@ impl SimEnv {
     }
 
     /// Returns a copy of the machine for experiments: the same files, no open handles, no locks, no
-    /// faults.
+    /// faults. It is a [`CrashKind::ProcessKill`]: unwritten buffers of the process are lost.
     pub fn fork(&self, seed: u64) -> SimEnv {
         self.crash(CrashKind::ProcessKill, seed)
     }
@@ -290,23 +301,25 @@ impl SimEnv {
 
     // Faults.
 
-    /// Activates a fault.
+    /// Activates a fault for later operations; several may be active. [`SimEnv::clear_faults`] ends
+    /// them.
     pub fn inject(&self, plan: FaultPlan) {
         self.0.lock().faults.push(plan);
     }
 
-    /// Removes all faults.
+    /// Removes all faults, to test that a program recovers once the disk works again.
     pub fn clear_faults(&self) {
         self.0.lock().faults.clear();
     }
 
-    /// Returns the number of operations that faults have struck.
+    /// Returns the number of operations that faults have struck, to check that a test met its
+    /// fault.
     pub fn faults_fired(&self) -> u64 {
         self.0.lock().faults_fired
     }
 
-    /// Limits the volume. Writes that need more fail with `NoSpace` (an append first writes the
-    /// part that fits).
+    /// Limits the volume, to test a full disk (`None`: no limit). Writes that need more fail with
+    /// `NoSpace` (an append first writes the part that fits). Rounded down to 4096 bytes.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.lock().capacity = bytes.map(|b| b / PAGE as u64 * PAGE as u64);
     }
@@ -336,7 +349,8 @@ impl SimEnv {
         self.0.lock().block_len = bytes;
     }
 
-    /// Limits how many files and locks may be open at once. Opening one more fails with EMFILE.
+    /// Limits how many files and locks may be open at once, to test a process without descriptors.
+    /// Opening one more fails with EMFILE.
     pub fn set_open_max(&self, files: Option<u64>) {
         self.0.lock().handles.max = files;
     }
@@ -352,7 +366,8 @@ impl SimEnv {
         std::mem::replace(&mut handles.peak, handles.now)
     }
 
-    /// Makes the medium read-only or writable.
+    /// Makes the medium read-only or writable again, to test a remount: changes then fail with
+    /// `ReadOnly`.
     pub fn set_read_only(&self, read_only: bool) {
         self.0.lock().read_only = read_only;
     }

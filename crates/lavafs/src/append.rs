@@ -105,10 +105,10 @@ impl LavaAppendFile {
     /// detected before any change, but the file may then hold only a part of the appended data.
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(first) = &self.poison {
-            return Err(first.clone().with_kind(ErrorKind::Poisoned).context(
-                "an earlier write or sync of this file failed, so its contents are unknown; \
-                 reopen the store",
-            ));
+            return Err(first
+                .clone()
+                .with_kind(ErrorKind::Poisoned)
+                .context("an earlier write or sync of this file failed, so its contents are unknown"));
         }
         let result = self
             .volume

@@ -116,7 +116,10 @@ pub(crate) fn encode_dump(
         }
     }
     if layout::blocks_of(&extents) < blocks(&parts) || named.len() > DUMP_EXTENTS_MAX {
-        return Err(crate::core::no_space("no space for a dump of the metadata; remove files".into()));
+        let wanted = blocks(&parts) * BLOCK;
+        return Err(crate::core::no_space(format!(
+            "the volume has no {wanted} bytes for a copy (dump) of its metadata; remove files"
+        )));
     }
     let len = (blocks(&parts) * BLOCK) as usize;
     let mut image = AlignedBuf::zeroed(if has_copy { 2 * len } else { len });

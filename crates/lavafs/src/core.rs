@@ -34,6 +34,9 @@ use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+/// Remedy of damage in the metadata of a volume.
+pub(crate) const FSCK: &str = "run `lava fs fsck`, then with `--repair`";
+
 /// Approximate size of the operations in a dump part, in bytes.
 pub(crate) const DUMP_PART_LEN: usize = 256 << 10;
 
@@ -298,8 +301,11 @@ impl Core {
         if let Some(live) = self.live(ino) {
             return Ok(live);
         }
-        let node =
-            self.meta.nodes().get(ino).ok_or_else(|| Error::not_found(format!("there is no file {ino}")))?;
+        let node = self.meta.nodes().get(ino).ok_or_else(|| {
+            Error::not_found(format!(
+                "the volume has no file with the number (inode) {ino}: open the file again by its path"
+            ))
+        })?;
         let live = Arc::new(OpenFileState::new(ino, node.extents.as_slice(), node.size, node.readable()));
         self.open.insert(ino, Arc::downgrade(&live));
         if self.open.len() > 64 && self.open.len().is_power_of_two() {
@@ -336,7 +342,9 @@ impl Core {
     pub(crate) fn allocate_journal(&mut self, blocks: u64) -> Result<Vec<Extent>> {
         let taken = self.free.allocate_any(blocks).ok_or_else(|| {
             let free = self.free.blocks();
-            no_space(format!("the journal needs {blocks} blocks and {free} are free; remove files"))
+            no_space(format!(
+                "the journal needs {blocks} blocks of {BLOCK} bytes, but {free} are free; remove files"
+            ))
         })?;
         Ok(self.taken(taken))
     }
@@ -361,7 +369,8 @@ impl Core {
     pub(crate) fn release(&mut self, extents: &[Extent]) -> Result<()> {
         for &extent in extents {
             if !self.free.release(extent) {
-                return Err(Error::corruption(format!("the blocks {extent} are freed twice")));
+                let why = format!("the blocks {extent} of the volume are freed twice: two files share them");
+                return Err(Error::corruption(why).with_remedy(FSCK));
             }
             if let Some(discards) = &mut self.discards {
                 discards.note(extent);

@@ -22,7 +22,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The devices of a volume.
+/// Names the one or two devices of a volume, for calls that end in `_on`.
 ///
 /// ```
 /// use io::sim::SimEnv;
@@ -42,13 +42,13 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Returns a single device.
+    /// Returns a single device, for programs that handle both cases.
     pub fn one(device: Arc<dyn BlockDevice>) -> Devices {
         Devices { first: device, second: None }
     }
 
-    /// Returns two devices. The order matters only when a volume is made; an existing volume
-    /// identifies its devices.
+    /// Returns two devices, the fast one first. The order matters only when a volume is made; an
+    /// existing volume identifies its devices.
     pub fn two(speed: Arc<dyn BlockDevice>, capacity: Arc<dyn BlockDevice>) -> Devices {
         Devices { first: speed, second: Some(capacity) }
     }

@@ -23,15 +23,20 @@ pub(crate) struct Durability {
     data_syncs: statistic::AtomicU64,
 }
 
+/// Remedy after a failed write or sync of a device.
+const REMOUNT: &str = "reads go on; to write again, unmount and mount the volume";
+
 impl Durability {
     /// # Errors
     /// `Poisoned` after a failure.
     pub(crate) fn check_sound(&self) -> Result<()> {
         match self.poison.get() {
             None => Ok(()),
-            Some(first) => Err(first.clone().with_kind(ErrorKind::Poisoned).context(
-                "an earlier write or sync of the device failed, so what it holds is unknown; mount it again",
-            )),
+            Some(first) => Err(first
+                .clone()
+                .with_kind(ErrorKind::Poisoned)
+                .with_remedy(REMOUNT)
+                .context("an earlier write or sync of the device failed, so its contents are unknown")),
         }
     }
 
@@ -45,7 +50,8 @@ impl Durability {
         result.map_err(|e| {
             let failed = match e.kind() == ErrorKind::NoSpace || e.is_passing() {
                 true => {
-                    let why = "a write or sync of the device failed, so what it holds is unknown; mount the volume again";
+                    let why = "a write or sync of the device failed, so its contents are unknown; mount \
+                               the volume again";
                     Error::new(ErrorKind::Io, why).caused_by(e)
                 }
                 false => e,

@@ -14,18 +14,20 @@ use crate::transaction::Owner;
 use base::{Error, ErrorKind, Result, Uid};
 use io::{AlignedBuf, BlockDevice, Env};
 
-/// Options of a new volume.
+/// Chooses the allocation sizes of a new LavaFS volume, and whether to overwrite a device in use;
+/// the defaults suit a store.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatOptions {
-    /// Size by which files grow, in bytes; a multiple of the block size.
+    /// Size by which files grow, in bytes; a multiple of the block size. Default: 1 MiB.
     pub unit_len: u64,
-    /// First allocation of a file of unknown length, in bytes.
+    /// First allocation of a file of unknown length, in bytes. Default: 64 KiB.
     pub small_unit_len: u64,
-    /// Size by which the journal grows, in bytes.
+    /// Size by which the journal grows, in bytes. Default: 1 MiB.
     pub journal_len: u64,
-    /// True if the image is sparse: discards return blocks to the host file system.
+    /// True if the image is sparse: discards return blocks to the host file system. Default: false.
     pub sparse: bool,
-    /// If true, overwrites any existing data.
+    /// If true, overwrites any existing data, for good. Default: false, a device with known data is
+    /// refused with `AlreadyExists`.
     pub force: bool,
 }
 
@@ -66,7 +68,8 @@ const SIGNATURES: [(&str, usize, &[u8]); 12] = [
     ("a partition table", 510, b"\x55\xaa"),
 ];
 
-/// Returns a description of the data at the head of a device, if any.
+/// Returns a description of the data at the head of a device, to ask before it is overwritten;
+/// `None` if none is known. It only reads.
 ///
 /// # Errors
 /// The errors of the device.
@@ -89,16 +92,19 @@ fn blocks(len: u64, what: &str, least: u32) -> Result<u32> {
     let blocks = u32::try_from(len / BLOCK).ok().filter(|&b| b >= least && len.is_multiple_of(BLOCK));
     blocks.ok_or_else(|| {
         Error::invalid(format!(
-            "{what} takes whole blocks of {BLOCK} bytes, at least {least}, not {len} bytes"
+            "{what} must be a multiple of {BLOCK} bytes, at least {}, not {len} bytes",
+            u64::from(least) * BLOCK
         ))
     })
 }
 
-/// Creates an empty volume on one device.
+/// Creates an empty volume on one device, before its first mount; [`format_on`] is for two devices.
+/// All data of the device is lost.
 ///
 /// # Errors
-/// `AlreadyExists` if the device holds data; `InvalidArgument` for invalid sizes; the errors of the
-/// device.
+/// * `AlreadyExists`: the device holds data. Choose another one, or set [`FormatOptions::force`].
+/// * `InvalidArgument`: a size is invalid; the message names it.
+/// * The errors of the device.
 pub fn format(env: &Env, device: &dyn BlockDevice, options: &FormatOptions) -> Result<()> {
     let units = Units::of(options)?;
     let blocks = (device.len() / BLOCK).min(VOLUME_BLOCKS_MAX);
@@ -111,7 +117,8 @@ pub fn format(env: &Env, device: &dyn BlockDevice, options: &FormatOptions) -> R
     write_journal(env, device, superblock, &Meta::new(blocks), &[], 0)
 }
 
-/// Creates an empty volume on one or two devices.
+/// Creates an empty volume on one or two devices: a fast one for the journal and small writes, a
+/// large one for other files.
 ///
 /// # Errors
 /// The errors of [`format()`].
@@ -168,9 +175,9 @@ struct Units {
 impl Units {
     fn of(options: &FormatOptions) -> Result<Units> {
         Ok(Units {
-            files: blocks(options.unit_len, "the unit of files", 1)?,
-            small: blocks(options.small_unit_len, "the small unit", 1)?,
-            journal: blocks(options.journal_len, "the unit of the journal", 4)?,
+            files: blocks(options.unit_len, "the allocation unit of files", 1)?,
+            small: blocks(options.small_unit_len, "the allocation unit of small files", 1)?,
+            journal: blocks(options.journal_len, "the allocation unit of the journal", 4)?,
         })
     }
 
@@ -182,7 +189,7 @@ impl Units {
             return Ok(());
         }
         let why = format!(
-            "a volume of {} bytes is too small for these units; give it {} bytes at least",
+            "a volume of {} bytes is too small for its allocation units: it needs at least {} bytes",
             blocks * BLOCK,
             least.max(4 * u64::from(self.files)) * BLOCK
         );
@@ -233,7 +240,10 @@ pub(crate) fn write_journal(
     let mut take = |blocks: u64| {
         let taken = free.allocate_any(blocks);
         taken.ok_or_else(|| {
-            crate::core::no_space(format!("there are no {blocks} free blocks for the journal"))
+            crate::core::no_space(format!(
+                "the journal needs {blocks} free blocks of {BLOCK} bytes, more \
+                                           than the device has; use a larger one"
+            ))
         })
     };
     let mut room: Vec<Extent> = take(2 * dump_blocks).or_else(|_| take(dump_blocks))?;

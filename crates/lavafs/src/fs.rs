@@ -28,8 +28,11 @@ const HOLDER_LEN_MAX: usize = 1000;
 /// for a hundred thousand files.
 const LIST_AT_ONCE: usize = 1000;
 
-/// A mounted volume. Dropping it makes all pending changes durable, if possible, and records a
-/// clean unmount.
+/// Serves the files of a mounted volume; most programs only turn it into an environment for a store
+/// ([`LavaFs::into_env`]).
+///
+/// Dropping it makes all pending changes durable, if possible, and records a clean unmount;
+/// [`LavaFs::unmount`] reports errors of that.
 #[derive(Debug)]
 pub struct LavaFs {
     volume: Arc<Volume>,
@@ -39,7 +42,7 @@ pub struct LavaFs {
 }
 
 fn not_found(path: &Path) -> Error {
-    Error::not_found("there is no such file or directory").at_file(path)
+    Error::not_found("the volume has no such file or directory: check the path").at_file(path)
 }
 
 fn exists(path: &Path) -> Error {
@@ -69,13 +72,15 @@ impl LavaFs {
         &self.volume
     }
 
-    /// Returns an environment whose file system is this volume.
+    /// Returns an environment whose file system is this volume, to open a store on it
+    /// (`Db::open_in`). The volume stays mounted while the environment or a clone lives. Paths
+    /// begin at the root of the volume.
     pub fn into_env(self) -> Env {
         let below = self.volume.env.clone();
         Env { fs: Arc::new(self), ..below }
     }
 
-    /// Returns the counters and the contents of the volume.
+    /// Returns the counters and the contents of the volume, for monitoring. Reads memory only.
     pub fn statistics(&self) -> Statistics {
         Statistics::of(&self.volume)
     }
@@ -190,7 +195,8 @@ impl LavaFs {
         self.volume.unmount()
     }
 
-    /// Returns the statistics of the page cache, if the volume was mounted with one.
+    /// Returns the statistics of the page cache, to judge its size; `None` if the volume was
+    /// mounted without one.
     pub fn page_cache(&self) -> Option<PageCacheStatistics> {
         self.volume.pages.as_ref().map(|pages| pages.statistics())
     }
@@ -410,8 +416,11 @@ impl FileSystem for LavaFs {
     fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
         self.process.check()?;
         if len == 0 || len > isize::MAX as usize {
-            return Err(Error::invalid(format!("the length of a scratch file is out of range: {len} bytes"))
-                .at_file(path));
+            return Err(Error::invalid(format!(
+                "a scratch file cannot have {len} bytes: its length must be 1 to {} bytes",
+                isize::MAX
+            ))
+            .at_file(path));
         }
         let live = match self.reuse_zeroed(path, len as u64)? {
             Some(live) => live,

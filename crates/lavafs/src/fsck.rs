@@ -24,7 +24,7 @@ use crate::superblock::{self, Slots, Superblock};
 use base::{Error, ErrorKind, Result};
 use io::{BlockDevice, Env};
 
-/// A problem.
+/// Describes one problem of a volume that a check found.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The problem, its place, and its consequence.
@@ -33,7 +33,8 @@ pub struct Finding {
     pub repaired: bool,
 }
 
-/// Result of a check.
+/// Tells whether a volume is sound, and its sizes; [`fsck()`] returns it. Problems are no error of
+/// the call.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// All problems.
@@ -55,7 +56,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns true if the check found no problem, or the repair fixed all problems.
+    /// Returns true if the check found no problem, or the repair fixed all problems: the volume can
+    /// be mounted.
     pub fn is_clean(&self) -> bool {
         self.findings.iter().all(|f| f.repaired)
     }
@@ -65,7 +67,8 @@ impl Report {
     }
 }
 
-/// Checks the volume on one device, and repairs it if `repair`.
+/// Checks the volume on one device that is not mounted, after a mount failed with `Corruption` or
+/// to trust a copy. With `repair` it also fixes what it can; otherwise it only reads.
 ///
 /// # Errors
 /// `NotFound` if there is no volume; `Unsupported` if a newer release made it; the errors of the

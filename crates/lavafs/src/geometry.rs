@@ -16,7 +16,7 @@ pub const SECOND: u32 = 1 << 31;
 /// reserved as the mark of holes.
 pub const DEVICE_BLOCKS_MAX: u64 = (1 << 31) - 1;
 
-/// Purpose of a device in a two-device volume.
+/// Names the purpose of a device in a two-device volume, for statistics and growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Holds the superblock, the journal, and files of small latency-critical writes. The only
@@ -134,7 +134,9 @@ impl Geometry {
             return Ok(());
         }
         let (start, blocks, all) = (extent.start, extent.blocks, self.blocks());
-        Err(Error::corruption(format!("{blocks} blocks at {start} are not on a volume of {all} blocks")))
+        Err(Error::corruption(format!(
+            "the metadata names {blocks} blocks from block {start}, outside the volume of {all} blocks"
+        )))
     }
 }
 

@@ -49,10 +49,10 @@ impl LavaInPlaceFile {
 
     fn usable(&self) -> Result<()> {
         if let Some(first) = self.poison.get() {
-            return Err(first.clone().with_kind(ErrorKind::Poisoned).context(
-                "an earlier write or sync of this file failed, so its contents are unknown; \
-                 reopen the store",
-            ));
+            return Err(first
+                .clone()
+                .with_kind(ErrorKind::Poisoned)
+                .context("an earlier write or sync of this file failed, so its contents are unknown"));
         }
         self.volume.check_writable(&self.path)
     }

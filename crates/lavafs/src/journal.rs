@@ -309,7 +309,8 @@ fn take_few_runs(core: &mut Core, blocks: u64) -> Result<Vec<Extent>> {
     if extents.len() > GROWTH_RUNS_MAX {
         core.release(&extents)?;
         return Err(crate::core::no_space(format!(
-            "the journal needs {blocks} blocks, and the free ones are too scattered; remove files"
+            "the journal needs {blocks} blocks of {BLOCK} bytes, but the free ones are too scattered; \
+             remove files"
         )));
     }
     Ok(extents)
@@ -330,8 +331,10 @@ mod tests {
         core.release(&scattered).unwrap();
         let e = take_few_runs(&mut core, blocks).unwrap_err();
         assert_eq!(e.kind(), base::ErrorKind::NoSpace);
-        let told =
-            format!("the journal needs {blocks} blocks, and the free ones are too scattered; remove files");
+        let told = format!(
+            "the journal needs {blocks} blocks of {BLOCK} bytes, but the free ones are too scattered; \
+             remove files"
+        );
         assert_eq!((e.message(), core.free.blocks()), (&*told, blocks), "they are free again");
         assert_eq!(take_few_runs(&mut core, blocks - 1).unwrap().len(), GROWTH_RUNS_MAX);
     }

@@ -90,7 +90,9 @@ impl std::fmt::Display for Extent {
 /// Decodes a varint that must fit in 32 bits.
 pub(crate) fn decode_u32(r: &mut Reader<'_>) -> Result<u32> {
     let value = r.varint()?;
-    u32::try_from(value).map_err(|_| Error::corruption(format!("the number {value} does not fit in 32 bits")))
+    u32::try_from(value).map_err(|_| {
+        Error::corruption(format!("a block number or count in the journal is {value}, over 32 bits"))
+    })
 }
 
 /// Returns the number of blocks of a list, including holes.

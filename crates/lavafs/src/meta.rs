@@ -109,11 +109,12 @@ impl Meta {
     fn check_extents(&self, extents: &[Extent]) -> Result<()> {
         let blocks = layout::allocated_of(extents);
         if self.nodes.blocks() + blocks > self.volume_blocks() {
-            return Err(contradiction("files have more blocks than the volume".into()));
+            let (files, all) = (self.nodes.blocks() + blocks, self.volume_blocks());
+            return Err(contradiction(format!("files have {files} blocks, but the volume has {all}")));
         }
         extents.iter().try_for_each(|e| match e.is_hole() {
             true if e.blocks > 0 => Ok(()),
-            true => Err(contradiction("an empty hole".into())),
+            true => Err(contradiction("a file has a hole of 0 blocks".into())),
             false => self.geometry.check(*e),
         })
     }

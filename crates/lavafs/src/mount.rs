@@ -12,7 +12,7 @@
 //! transaction without evidence of durability, usually only the last one. It also rewrites
 //! superblock slots that differ, after a crash between their writes or after damage.
 
-use crate::core::Core;
+use crate::core::{Core, FSCK};
 use crate::device_pairing;
 use crate::devices::{Devices, VolumeDevices};
 use crate::discard::Discards;
@@ -41,8 +41,7 @@ pub(crate) fn free_map(meta: &Meta, journal: &[Extent]) -> Result<FreeSpace> {
     for &extent in of_files.chain(journal).filter(|e| !e.is_hole()) {
         sound &= free.claim(extent);
         if !sound {
-            let why =
-                format!("the journal contradicts itself: the blocks {extent} have two owners; run fsck");
+            let why = format!("the journal contradicts itself: the blocks {extent} have two owners");
             return Err(Error::corruption(why));
         }
     }
@@ -59,6 +58,10 @@ pub(crate) struct Loaded {
 
 /// Reads the volume without writing.
 fn load(ground: &VolumeDevices) -> Result<Loaded> {
+    read(ground).map_err(|e| if e.is_corruption() { e.with_remedy(FSCK) } else { e })
+}
+
+fn read(ground: &VolumeDevices) -> Result<Loaded> {
     let device = &**ground;
     let located = |e: Error| e.at_file(device.path());
     let (superblock, slots_agree) = Slots::read(device)?.choose().map_err(located)?;
@@ -80,10 +83,8 @@ pub(crate) fn check_len(path: &Path, device_len: u64, blocks: u64) -> Result<()>
     if device_len >= wanted {
         return Ok(());
     }
-    let why = format!(
-        "the volume has {wanted} bytes, but the device only {device_len}: it was cut off; restore it from a copy"
-    );
-    Err(Error::corruption(why).at_file(path))
+    let why = format!("the volume has {wanted} bytes, but the device only {device_len}: it was cut off");
+    Err(Error::corruption(why).with_remedy("restore the device from a copy").at_file(path))
 }
 
 /// Rewrites the transactions without evidence of durability in place.
@@ -96,17 +97,22 @@ fn write_again(device: &dyn BlockDevice, replayed: &Replayed) -> Result<()> {
     Ok(())
 }
 
-/// Mounts the volume on one device.
+/// Mounts the volume on one device, to open a store on it:
+/// [`LavaFs::into_env`](crate::LavaFs::into_env) makes the environment. The cost is a read of the
+/// metadata, which stays in memory.
 ///
 /// # Errors
-/// `NotFound` if there is no volume; `Unsupported` if a newer release made it; `Corruption`, with
-/// the place of the damage; `InvalidArgument` if the device is one of two; the errors of the
-/// device.
+/// * `NotFound`: there is no volume. Check the device, or create one with
+///   [`format()`](fn@crate::format).
+/// * `Unsupported`: a newer release made it. Use that release.
+/// * `Corruption`, with the place of the damage. Use [`fsck()`](fn@crate::fsck).
+/// * `InvalidArgument`: the device is one of two. Use [`mount_on`].
+/// * The errors of the device.
 pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<LavaFs> {
     mount_on(env, Devices::one(device), options)
 }
 
-/// Mounts the volume on one or two devices.
+/// Mounts the volume on one or two devices, in any order; [`mount()`] is for one.
 ///
 /// # Errors
 /// The errors of [`mount()`]; `InvalidArgument` for devices that do not belong together, or for an

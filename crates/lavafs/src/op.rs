@@ -97,20 +97,31 @@ fn text(r: &mut Reader<'_>, limit: usize) -> Result<String> {
     let bytes = r.bytes()?;
     match std::str::from_utf8(bytes) {
         Ok(text) if text.len() <= limit => Ok(text.to_owned()),
-        Ok(_) => Err(Error::corruption(format!("a name has {} bytes, which is out of range", bytes.len()))),
-        Err(_) => Err(Error::corruption("a name is not UTF-8")),
+        Ok(_) => Err(Error::corruption(format!(
+            "a path in the journal has {} bytes, over the limit of {limit} bytes",
+            bytes.len()
+        ))),
+        Err(_) => Err(Error::corruption("a path in the journal is not UTF-8")),
     }
 }
 
 fn name(r: &mut Reader<'_>) -> Result<String> {
     let name = text(r, NAME_LEN_MAX)?;
-    if is_name(&name) { Ok(name) } else { Err(Error::corruption(format!("{name:?} is not a name"))) }
+    if is_name(&name) {
+        Ok(name)
+    } else {
+        Err(Error::corruption(format!("the journal has the invalid file name {name:?}")))
+    }
 }
 
 fn dir(r: &mut Reader<'_>) -> Result<String> {
     let dir = text(r, DIR_LEN_MAX)?;
     let sound = dir.is_empty() || dir.split('/').all(is_name);
-    if sound { Ok(dir) } else { Err(Error::corruption(format!("{dir:?} is not a directory"))) }
+    if sound {
+        Ok(dir)
+    } else {
+        Err(Error::corruption(format!("the journal has the invalid directory path {dir:?}")))
+    }
 }
 
 /// Returns true if `name` is a valid file or directory name.
@@ -126,7 +137,7 @@ fn flag(r: &mut Reader<'_>) -> Result<bool> {
     match r.u8()? {
         0 => Ok(false),
         1 => Ok(true),
-        n => Err(Error::corruption(format!("a flag has the value {n}"))),
+        n => Err(Error::corruption(format!("a flag in the journal has the value {n}, neither 0 nor 1"))),
     }
 }
 
@@ -135,7 +146,8 @@ fn claim(r: &mut Reader<'_>) -> Result<Op> {
     match size.checked_sub(len).filter(|_| len <= CLAIM_LEN_MAX) {
         Some(from) => Ok(Op::Claim { ino, size, from, hash: r.u64()? }),
         None => Err(Error::corruption(format!(
-            "a claim of {len} bytes exceeds the {size} bytes of the file {ino}"
+            "a checksum in the journal covers {len} bytes of the file {ino}, over its {size} bytes or \
+             {CLAIM_LEN_MAX} bytes"
         ))),
     }
 }
@@ -253,7 +265,11 @@ impl Op {
                 Op::Jump { sequence, chain: r.u64()?, extents: extents(r)? }
             }
             16 => claim(r)?,
-            tag => return Err(Error::corruption(format!("an operation has the unknown kind {tag}"))),
+            tag => {
+                return Err(Error::corruption(format!(
+                    "an operation in the journal has the unknown kind {tag}"
+                )));
+            }
         })
     }
 
@@ -374,11 +390,17 @@ pub(crate) mod tests {
     #[test]
     fn encodings_that_no_release_writes_are_refused() {
         let cases: [(&str, &[u8]); 5] = [
-            ("an operation has the unknown kind 99", &[99]),
-            ("a name is not UTF-8", &[6, 0, 1, 0xff]),
-            ("a flag has the value 2", &[9, 1, 1, 2]),
-            ("a claim of 3 bytes exceeds the 2 bytes of the file 1", &[16, 1, 2, 3]),
-            ("the number 4294967296 does not fit in 32 bits", &[11, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x10]),
+            ("an operation in the journal has the unknown kind 99", &[99]),
+            ("a path in the journal is not UTF-8", &[6, 0, 1, 0xff]),
+            ("a flag in the journal has the value 2, neither 0 nor 1", &[9, 1, 1, 2]),
+            (
+                "a checksum in the journal covers 3 bytes of the file 1, over its 2 bytes or 65536 bytes",
+                &[16, 1, 2, 3],
+            ),
+            (
+                "a block number or count in the journal is 4294967296, over 32 bits",
+                &[11, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x10],
+            ),
         ];
         for (told, bytes) in cases {
             let e = Op::decode_all(bytes).unwrap_err();

@@ -77,7 +77,7 @@ pub(crate) struct PageCache {
     misses: AtomicU64,
 }
 
-/// Contents of a volume's page cache, and its use since the mount.
+/// Shows the use of a volume's page cache since the mount, to judge its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCacheStatistics {
     /// Budget, in bytes.
@@ -107,7 +107,8 @@ impl PageCache {
         }
         if bytes < PAGE_CACHE_BYTES_MIN {
             let why = format!(
-                "a page cache of {bytes} bytes is too small: give it {PAGE_CACHE_BYTES_MIN} at least, or 0 for none"
+                "a page cache of {bytes} bytes is too small: give it at least {PAGE_CACHE_BYTES_MIN} \
+                 bytes, or 0 for none"
             );
             return Err(Error::invalid(why));
         }

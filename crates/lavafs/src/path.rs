@@ -11,10 +11,9 @@ pub(crate) fn dir_of(path: &Path) -> Result<String> {
     for component in path.components() {
         match component {
             Component::Normal(name) => {
-                let name = name
-                    .to_str()
-                    .filter(|n| is_name(n))
-                    .ok_or_else(|| Error::invalid("names are UTF-8 of at most 255 bytes").at_file(path))?;
+                let name = name.to_str().filter(|n| is_name(n)).ok_or_else(|| {
+                    Error::invalid("a name in the path is not UTF-8, or longer than 255 bytes").at_file(path)
+                })?;
                 if !dir.is_empty() {
                     dir.push('/');
                 }
@@ -29,9 +28,11 @@ pub(crate) fn dir_of(path: &Path) -> Result<String> {
         }
     }
     if dir.len() > DIR_LEN_MAX {
-        return Err(
-            Error::invalid(format!("the path is longer than {DIR_LEN_MAX} bytes: shorten it")).at_file(path)
-        );
+        return Err(Error::invalid(format!(
+            "the path has {} bytes, over the limit of {DIR_LEN_MAX} bytes",
+            dir.len()
+        ))
+        .at_file(path));
     }
     Ok(dir)
 }

@@ -27,7 +27,8 @@ fn check_range(live: &OpenFileState, view: &ReadView, path: &Path, (offset, len)
     }
     let (size, readable) = (live.size(), view.readable);
     let why = format!(
-        "the file has {size} bytes (blocks for {readable}), fewer than the {len} bytes to read; it was cut off"
+        "a read of {len} bytes ends past the file's {size} bytes (blocks for {readable} bytes): it was cut \
+         off"
     );
     Err(Error::corruption(why).at_file(path).at_offset(offset))
 }

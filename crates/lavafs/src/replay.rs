@@ -130,7 +130,7 @@ fn owner(superblock: &Superblock) -> Owner {
 
 fn check_runs(superblock: &Superblock, runs: &[Extent]) -> Result<()> {
     if runs.is_empty() {
-        return Err(Error::corruption("a journal link names no blocks"));
+        return Err(Error::corruption("a link to the next part of the journal names no blocks"));
     }
     let geometry = superblock.geometry();
     runs.iter().try_for_each(|&e| geometry.check(e))
@@ -186,7 +186,7 @@ pub(crate) fn replay_as_far_as_possible(
         Some(e) => Some(e),
         // A journal writer always leaves space for the transaction that extends the journal.
         None if replayed.at >= stream.len => {
-            let why = "the journal has no space after its last transaction; run fsck";
+            let why = "the journal has no space after its last transaction, although each one leaves some";
             Some(Error::corruption(why).at_file(device.path()))
         }
         None => replayed.missing(superblock, &mut stream)?,
@@ -211,7 +211,7 @@ fn read_part(stream: &mut Stream<'_>, superblock: &Superblock, at: u64, place: (
     let (header, hash, blocks) = (found.header, found.hash, found.blocks);
     let is_the_part = header.kind == Kind::Dump && header.sequence == superblock.checkpoint;
     if !is_the_part || (header.part, header.chain) != place {
-        return Err(Error::corruption("the part belongs to another dump"));
+        return Err(Error::corruption("the part belongs to another dump, or is out of order"));
     }
     Ok(Part { header, hash, blocks, ops: Op::decode_all(found.ops)? })
 }
@@ -261,7 +261,10 @@ fn read_dump(
     loop {
         let offset = stream.offset(at);
         let located = |e: Error| e.at_file(device.path()).at_offset(offset);
-        let damaged = |e: Error| located(e.context("the dump of metadata is damaged; run fsck"));
+        let damaged = |e: Error| {
+            let e = e.context("the full copy (dump) of the volume's metadata is damaged");
+            located(e.with_remedy("make the volume anew (`lava fs mkfs --force`), and restore a backup"))
+        };
         // A dump with two copies has the second one in the second half of its blocks.
         let copy = at + stream.len / 2;
         let read = read_part(&mut stream, superblock, at, (part, chain));
@@ -273,13 +276,14 @@ fn read_dump(
         see(&Seen { offset, header: &h, ops: &ops });
         let (last, rest) = match ops.split_last() {
             Some((last, rest)) => (last, rest),
-            None => return Err(damaged(Error::corruption("a part of the dump is empty"))),
+            None => return Err(damaged(Error::corruption("a part of the dump has no operations"))),
         };
         rest.iter().try_for_each(|op| meta.apply(op).map(|_| ())).map_err(located)?;
         if let Op::Jump { sequence, chain, extents } = last {
             if *sequence != superblock.checkpoint + 1 {
                 return Err(damaged(Error::corruption(format!(
-                    "a jump leads to the wrong transaction {sequence}"
+                    "the dump leads to journal transaction {sequence} instead of {}",
+                    superblock.checkpoint + 1
                 ))));
             }
             check_runs(superblock, extents).map_err(located)?;
@@ -309,7 +313,7 @@ impl Replayed {
         let path = stream.device.path();
         Ok(by.map(|by| {
             let why = format!(
-                "transaction {lost} of the journal is damaged or missing, although it was durable according to {by}; run fsck"
+                "transaction {lost} of the journal is damaged or missing, although it was durable according to {by}"
             );
             Error::corruption(why).at_file(path).at_offset(stream.offset(self.at))
         }))
@@ -407,13 +411,19 @@ impl Replayed {
                 Op::JournalSwitch { extents } => {
                     check_runs(superblock, extents).map_err(located)?;
                     if n + 1 != ops.len() {
-                        return Err(located(Error::corruption("the journal continues after its switch")));
+                        return Err(located(Error::corruption(
+                            "the journal has operations after its switch to other blocks",
+                        )));
                     }
                     self.behind.append(&mut stream.runs);
                     *stream = Stream::new(stream.device, extents.clone());
                     self.at = 0;
                 }
-                Op::Jump { .. } => return Err(located(Error::corruption("a jump is outside a dump"))),
+                Op::Jump { .. } => {
+                    return Err(located(Error::corruption(
+                        "the journal has an operation that only a metadata dump may have (jump)",
+                    )));
+                }
                 op => drop(self.meta.apply(op).map_err(located)?),
             }
         }

@@ -6,7 +6,7 @@ use crate::volume::Volume;
 use base::sync::lock;
 use base::sync::statistic::{AtomicU64, Ordering};
 
-/// Current contents of a volume, and counters since the mount.
+/// Shows the current contents of a volume, and counters since the mount, for monitoring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Size of the volume, in bytes.
@@ -47,7 +47,7 @@ pub struct Statistics {
     pub discarded_bytes: u64,
 }
 
-/// Current contents of one device of a volume, and a counter since the mount.
+/// Shows how full one device of a volume is, to see whether files fall over to the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceStatistics {
     /// Role of the device; [`Role::Fast`] on a one-device volume.

@@ -196,7 +196,10 @@ impl Superblock {
             field.fill(0);
         }
         if bytes.len() != BLOCK as usize {
-            return Err(Error::corruption(format!("a superblock of {} bytes", bytes.len())));
+            return Err(Error::corruption(format!(
+                "the superblock has {} bytes instead of {BLOCK}",
+                bytes.len()
+            )));
         }
         checksum::verify(&payload, uid, slot_offset(slot), stored)?;
         if version == 0 || version > VERSION {
@@ -228,17 +231,23 @@ impl Superblock {
             records.push(DeviceRecord { uid: Uid(r.array()?), blocks: r.u64()? });
         }
         if device_count == 0 || device_count > DEVICES_MAX {
-            return Err(Error::corruption(format!("a volume of {device_count} devices")));
+            return Err(Error::corruption(format!(
+                "the superblock names {device_count} devices instead of 1 to {DEVICES_MAX}"
+            )));
         }
         if (device_count == 2) != (version >= VERSION_OF_TWO) {
-            let why = format!("a volume of format {version} with {device_count} devices");
+            let why =
+                format!("the superblock has format {version}, which does not fit its {device_count} devices");
             return Err(Error::corruption(why));
         }
         records.truncate(device_count);
         let (checkpoint, reached) = (r.u64()?, r.u64()?);
         let extent_count = r.u32()? as usize;
         if extent_count > DUMP_EXTENTS_MAX {
-            return Err(Error::corruption(format!("a dump of {extent_count} runs of blocks")));
+            return Err(Error::corruption(format!(
+                "the superblock has {extent_count} extents of the metadata dump, over the limit of \
+                 {DUMP_EXTENTS_MAX}"
+            )));
         }
         let mut dump = Vec::new();
         for _ in 0..extent_count {
@@ -268,18 +277,30 @@ impl Superblock {
         let most = if geometry.is_two() { DEVICE_BLOCKS_MAX } else { VOLUME_BLOCKS_MAX };
         for blocks in self.devices.records.iter().map(|device| device.blocks) {
             if !(VOLUME_BLOCKS_MIN..=most).contains(&blocks) {
-                return Err(Error::corruption(format!("a volume of {blocks} blocks")));
+                return Err(Error::corruption(format!(
+                    "the superblock gives a device {blocks} blocks of {BLOCK} bytes, not \
+                     {VOLUME_BLOCKS_MIN} to {most}"
+                )));
             }
         }
         let blocks = geometry.blocks();
         let units = [self.unit_blocks, self.small_unit_blocks, self.journal_blocks];
         if units.iter().any(|&u| u == 0 || u64::from(u) > blocks) || self.small_unit_blocks > self.unit_blocks
         {
-            return Err(Error::corruption("units of allocation that do not fit the volume"));
+            return Err(Error::corruption(format!(
+                "the allocation units of {units:?} blocks in the superblock do not fit a volume of \
+                 {blocks} blocks"
+            )));
         }
         let leads = self.devices.bond.is_none_or(|bond| bond.role == Role::Fast);
         if self.dump.is_empty() == leads || self.generation == 0 || self.reached >= u64::MAX / 2 {
-            return Err(Error::corruption("the superblock contradicts itself"));
+            return Err(Error::corruption(format!(
+                "the superblock contradicts itself: {} extents of the metadata dump, generation {}, \
+                 transaction {}",
+                self.dump.len(),
+                self.generation,
+                self.reached
+            )));
         }
         self.dump.iter().try_for_each(|&e| geometry.check(e))
     }
@@ -300,7 +321,11 @@ impl DevicePairing {
         let role = match r.u32()? {
             0 => Role::Fast,
             1 => Role::Capacity,
-            n => return Err(Error::corruption(format!("a device has the unknown role {n}"))),
+            n => {
+                return Err(Error::corruption(format!(
+                    "the superblock has the unknown device role {n} (0 is speed, 1 is capacity)"
+                )));
+            }
         };
         Ok(DevicePairing { role, session: Uid(r.array()?), previous: Uid(r.array()?), mounts: r.u64()? })
     }
@@ -363,9 +388,9 @@ impl Slots {
     /// slots belong to different volumes; `Unsupported` if a newer release wrote a slot.
     pub fn choose(self) -> Result<(Superblock, bool)> {
         match self.found {
-            [Ok(a), Ok(b)] if a.uid != b.uid => Err(Error::corruption(
-                "the two slots of the superblock belong to different volumes; run fsck to choose one",
-            )),
+            [Ok(a), Ok(b)] if a.uid != b.uid => {
+                Err(Error::corruption("the two copies of the superblock belong to different volumes"))
+            }
             [Ok(a), Ok(b)] => {
                 let same = a == b;
                 Ok((if a.generation >= b.generation { a } else { b }, same))

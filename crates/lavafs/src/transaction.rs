@@ -146,16 +146,23 @@ pub fn decode_header(owner: Owner, block: &[u8]) -> Option<(Header, usize)> {
 /// # Errors
 /// `Corruption` without an intact transaction of this volume.
 pub fn decode(owner: Owner, bytes: &[u8]) -> Result<Found<'_>> {
-    let (header, len) = decode_header(owner, bytes)
-        .ok_or_else(|| Error::corruption("the block is no transaction of this volume"))?;
-    let whole = bytes
-        .get(..len)
-        .ok_or_else(|| Error::corruption(format!("a transaction of {len} bytes is truncated")))?;
+    let (header, len) = decode_header(owner, bytes).ok_or_else(|| {
+        Error::corruption(
+            "the block has no journal transaction of this volume: its header is damaged or foreign",
+        )
+    })?;
+    let whole = bytes.get(..len).ok_or_else(|| {
+        Error::corruption(format!(
+            "a journal transaction of {len} bytes is cut off after {} bytes",
+            bytes.len()
+        ))
+    })?;
     let mut r = Reader::new(whole);
     let _magic = r.u32()?;
     let stored = r.u32()?;
     if checksum(r.rest()) ^ mask(owner.key, place(header.sequence, header.part)) != stored {
-        return Err(Error::corruption("the checksum of a transaction does not match"));
+        let why = format!("the checksum of a journal transaction of {len} bytes does not match");
+        return Err(Error::corruption(why));
     }
     let _rest_of_header = r.take(HEADER_LEN - 8)?;
     let blocks = (len as u64).div_ceil(BLOCK);

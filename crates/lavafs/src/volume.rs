@@ -26,25 +26,30 @@ use io::{Env, Placement};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Options of a mount.
+/// Tunes a mount of a LavaFS volume: read-only access, discards, growth, a page cache. The volume
+/// does not remember the options; the defaults suit a store.
 #[derive(Clone, Copy, Debug)]
 pub struct MountOptions {
-    /// If true, the volume rejects all writes.
+    /// If true, the volume rejects all writes with `ReadOnly`, to inspect it. Default: false.
     pub read_only: bool,
     /// Write buffer of an append file, in bytes. A file created with a longer buffer uses that.
+    /// Default: 512 KiB.
     pub write_buffer_len: usize,
-    /// Journal size that triggers a compaction, in bytes (at most an eighth of the volume).
+    /// Journal size that triggers a compaction, in bytes (at most an eighth of the volume). A
+    /// larger journal is compacted less often, and makes a mount longer. Default: 16 MiB.
     pub compact_journal_at: u64,
-    /// If true, the device gets discards of freed blocks.
+    /// If true, the device gets discards of freed blocks, for an SSD or a sparse image. Default:
+    /// false.
     pub discard: bool,
     /// Maximum rate of discards, in bytes per second. A large discard delays other requests of the
-    /// device. An unmount drops pending discards.
+    /// device. An unmount drops pending discards. Default: 256 MiB.
     pub discard_bytes_per_second: u64,
     /// If true, the mount grows the volume to the size of its devices
-    /// ([`LavaFs::grow`](crate::LavaFs::grow)).
+    /// ([`LavaFs::grow`](crate::LavaFs::grow)). Default: false.
     pub grow: bool,
     /// Size of the page cache for reads of up to 64 KiB, in bytes: 0 for none, otherwise at least
-    /// 64 KiB. A store with its own cache needs none.
+    /// 64 KiB, or the mount fails with `InvalidArgument`. A store with its own cache needs none.
+    /// Default: 0.
     pub page_cache_bytes: u64,
 }
 

@@ -251,7 +251,7 @@ impl Change<'_> {
                 return Err(too_large("key", self.value.len(), limits::KEY_LEN_MAX));
             }
             if self.key > self.value {
-                return Err(Error::invalid("delete_range: the start is after the end"));
+                return Err(Error::invalid("delete_range: the start is after the end: swap the two keys"));
             }
         } else if self.value.len() > value_len_max {
             return Err(too_large("value", self.value.len(), value_len_max));
@@ -319,12 +319,12 @@ pub fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
     let mut r = Reader::new(payload);
     let (first_seq, count) = (r.u64()?, r.u32()?);
     if first_seq.saturating_add(u64::from(count)) > base::MAX_SEQ {
-        return Err(Error::corruption("batch with a sequence over 56 bits"));
+        return Err(Error::corruption("a batch in the log has a sequence number over 56 bits"));
     }
     // Never logged. Without entries and sequence, "the sequence before the batch" would be
     // undefined.
     if first_seq == 0 || count == 0 {
-        return Err(Error::corruption("batch without entries, or with sequence 0"));
+        return Err(Error::corruption("a batch in the log has no entries, or sequence number 0"));
     }
     Ok((first_seq, count, Entries { reader: r, value_len_max: limits::VALUE_LEN_MAX }))
 }
@@ -346,10 +346,14 @@ impl<'a> Entries<'a> {
         let kind = self.reader.u8()?;
         let kind = match ValueKind::from_u8(kind) {
             Some(k) if k.is_tombstone() || has_value(k) => k,
-            _ => return Err(Error::corruption(format!("unknown entry kind {kind} in a batch"))),
+            _ => {
+                return Err(Error::corruption(format!(
+                    "a batch in the log has an entry of the unknown kind {kind}"
+                )));
+            }
         };
         let family = FamilyId::try_from(self.reader.varint()?)
-            .map_err(|_| Error::corruption("family id over 32 bits in a batch"))?;
+            .map_err(|_| Error::corruption("a batch in the log has a column family id over 32 bits"))?;
         let key = self.reader.bytes()?;
         let value = if has_value(kind) { self.reader.bytes()? } else { &[] };
         let change = Change { kind, family, key, value };

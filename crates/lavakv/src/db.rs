@@ -518,7 +518,7 @@ impl Db {
     ) -> Result<()> {
         let family = self.own(family)?;
         if start.zip(end).is_some_and(|(start, end)| start > end) {
-            return Err(Error::invalid("compact_range: the start is after the end"));
+            return Err(Error::invalid("compact_range: the start is after the end: swap the two keys"));
         }
         family.check_served()?;
         crate::admin::compact::compact_range(self.served()?, family, (start, end), request, tell)
@@ -732,8 +732,10 @@ impl std::fmt::Debug for Db {
 /// no families until LavaKV opens it for writing; from then on this one always exists.
 fn without_default(engine: &Engine) -> Error {
     let e = match engine.files.manifest.state().next_family {
-        0 => Error::not_found("there are no column families in this store: another engine made it"),
-        _ => Error::corruption("the manifest has no family `default`"),
+        0 => Error::not_found(
+            "there are no column families in this store: another engine made it; open it with that engine",
+        ),
+        _ => Error::corruption("the manifest has no column family `default`"),
     };
     e.at_file(&engine.context.dir)
 }

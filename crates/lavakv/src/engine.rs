@@ -124,7 +124,7 @@ impl Engine {
     #[cold]
     fn begin_service(&self) -> Result<()> {
         if self.files.manifest.is_read_only() {
-            let why = "the store was opened read-only";
+            let why = "the store was opened read-only: open it for writing";
             return Err(Error::new(ErrorKind::ReadOnly, why).at_file(&self.context.dir));
         }
         self.context.health.check()?;
@@ -176,7 +176,7 @@ impl Engine {
         {
             let _writer = self.writes.memtables.lock();
             self.writes.memtables.wait_for_inserts();
-            health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
+            health.poison(&Error::new(ErrorKind::Closed, "the store was closed: open it again"));
         }
         // Requests that wait for jobs end by the poison, so jobs must run until then.
         self.requests.reactor().stop();

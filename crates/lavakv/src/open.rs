@@ -292,11 +292,7 @@ pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
     let Some(file) = find(|kind| kind.data().is_some() || matches!(kind, FileKind::Log(_))) else {
         return Ok(());
     };
-    let why = format!(
-        "CURRENT is missing, but the directory has data files ({}): restore CURRENT, or the \
-         store from a checkpoint, or run `lava repair`",
-        file.name
-    );
+    let why = format!("CURRENT is missing, but the directory has data files ({})", file.name);
     Err(Error::corruption(why).at_file(io::fs::join(dir, names::CURRENT)))
 }
 
@@ -305,7 +301,8 @@ pub(crate) fn is_a_file(dir: &Path) -> Error {
 }
 
 pub(crate) fn no_store(dir: &Path) -> Error {
-    Error::not_found("there is no store in this directory").at_file(dir)
+    Error::not_found("there is no store in this directory: name the directory of a store, or create one")
+        .at_file(dir)
 }
 
 fn default_family(options: &Options) -> Record {
@@ -358,10 +355,8 @@ pub(crate) fn check_files(
             Some(_) => return Ok(()),
         };
         let offset = lengths.get(&kind).map_or(0, |&found| found.min(len));
-        let advice = "restore it from a checkpoint or backup, or save the rest with `lava repair`";
-        let error = Error::corruption(format!("{problem}; {advice}"))
-            .at_file(io::fs::join(dir, &kind.to_string()))
-            .at_offset(offset);
+        let error =
+            Error::corruption(problem).at_file(io::fs::join(dir, &kind.to_string())).at_offset(offset);
         match (kind.data(), &mut of_log) {
             (Some(number), _) if damaged_files == DamagedFiles::Serve => {
                 findings.push(Finding { number, error, is_missing: !lengths.contains_key(&kind) });
@@ -504,7 +499,7 @@ fn must_know(engine: &Engine, state: &State, family: FamilyId) -> Result<()> {
         return Ok(());
     }
     let why = "the log names a column family that is not in the manifest: the manifest has lost \
-               its end; run `lava repair`, or restore a backup";
+               its end";
     Err(Error::corruption(why).at_file(engine.context.path(&engine.files.manifest.report().name)))
 }
 
@@ -599,7 +594,9 @@ fn replay_batch(
 ) -> Result<()> {
     let (first_seq, count, entries) = batch::decode(payload)?;
     if first_seq != logged_seq {
-        return Err(Error::corruption("a batch in the log differs in sequence from its record"));
+        return Err(Error::corruption(
+            "a batch in the log has another first sequence number than its log record",
+        ));
     }
     let mut changed: Vec<Arc<Family>> = Vec::new();
     let mut seq = first_seq;

@@ -55,20 +55,23 @@ use scanning::Scanning;
 use std::sync::Arc;
 use store::context::closed;
 
-/// Options of asynchronous requests: the bound on requests in flight, durability, behavior after
-/// failures.
+/// Bounds the asynchronous requests of a program, and sets the durability of their writes;
+/// `Db::requests` takes it. Values out of range are refused there with `InvalidArgument`.
 #[derive(Clone, Debug)]
 pub struct RequestOptions {
     /// Most requests in flight, including those of clones and families: 1 to 1,048,576. Further
-    /// requests fail with `Busy`. Default: 1024.
+    /// requests fail with `Busy`, without effect. Raise it for a device that serves more at once.
+    /// Default: 1024.
     pub depth: usize,
     /// Options of writes. Default: the durability of the store, and no bound on the wait.
     pub write: WriteOptions,
-    /// Whether blocks read enter the cache. Default: true.
+    /// Whether blocks that reads fetch enter the block cache. Set `false` for reads that will not
+    /// be repeated. Default: true.
     pub fill_cache: bool,
     /// Whether the first failed write stops all later ones until [`Requests::resume`]: they fail
-    /// with `Busy`, unwritten. A call refused before its write is queued stops nothing: its family
-    /// was dropped, or `depth` is reached. Default: false, each later write has its own outcome.
+    /// with `Busy`, unwritten. For programs whose writes depend on earlier ones. A call that fails
+    /// before its write is attempted, such as at `depth`, stops nothing. Default: false, each later
+    /// write has its own outcome.
     pub stop_at_first_failure: bool,
 }
 
@@ -108,7 +111,8 @@ impl Requests {
     pub(crate) fn new(path: &Arc<RequestPath>, serve: Serve, options: &RequestOptions) -> Result<Requests> {
         let depth = options.depth;
         if depth == 0 || depth > DEPTH_MAX {
-            let why = format!("depth = {depth} of requests is out of range: 1 to {DEPTH_MAX}");
+            let why =
+                format!("depth = {depth} of requests is out of range: 1 to {DEPTH_MAX} requests in flight");
             return Err(Error::invalid(why));
         }
         path.reactor().start()?;

@@ -166,7 +166,7 @@ impl SavedLog {
     fn check(&self) -> std::result::Result<(), String> {
         let metadata = self.metadata.as_ref();
         let wrong = if self.name.is_empty() || self.name.len() > NAME_LEN_MAX {
-            "its name is too long, or empty"
+            "its name is empty, or longer than 1024 bytes"
         } else if metadata.is_some_and(|(_, bytes)| bytes.len() > METADATA_LEN_MAX) {
             "its metadata is too long"
         } else if self.last.is_some_and(|last| last > LSN_MAX) {
@@ -174,7 +174,7 @@ impl SavedLog {
         } else if self.id == LogId::MAX {
             "its id is out of range"
         } else if !self.truncations.is_sorted_by(|a, b| a.0 < b.0) {
-            "its truncations are out of order"
+            "its truncated LSN ranges are out of order"
         } else if self.newest() > MAX_SEQ {
             "one of its sequences is out of range"
         } else {
@@ -321,12 +321,12 @@ fn decode_directory(bytes: &[u8], end: u64, logs: u64) -> Result<(CheckpointHead
     };
     let bad = |why: &str| Error::corruption(format!("the directory of a log checkpoint {why}"));
     if head.replay_from > head.next_seq || head.next_seq > MAX_SEQ + 1 {
-        return Err(bad("has sequences out of range"));
+        return Err(bad("has sequence numbers out of range"));
     }
     let (mut frames, mut offset, mut sum) = (Vec::new(), 0u64, 0u64);
     for _ in 0..reader.varint()? {
         let frame = Frame { offset, logs: reader.varint()?, len: reader.varint()? };
-        offset = offset.checked_add(frame.len).ok_or_else(|| bad("points outside its file"))?;
+        offset = offset.checked_add(frame.len).ok_or_else(|| bad("points to a frame outside its file"))?;
         sum = sum.checked_add(frame.logs).ok_or_else(|| bad("has a log count out of range"))?;
         frames.push(frame);
     }

@@ -58,7 +58,9 @@ impl ColdHead {
         let (number, generation) = (reader.varint()?, u32::try_from(reader.varint()?));
         match (generation, reader.is_empty()) {
             (Ok(generation), true) => Ok(ColdHead { number, generation }),
-            _ => Err(Error::corruption("the head of the cold file is malformed")),
+            _ => Err(Error::corruption(
+                "the head of the cold log file (its number and generation) cannot be decoded",
+            )),
         }
     }
 }
@@ -231,7 +233,8 @@ impl ColdFile {
         let begin = entry.at.checked_sub(from).and_then(|begin| usize::try_from(begin).ok());
         let len = usize::try_from(len_of(entry)).ok();
         let frame = begin.zip(len).and_then(|(begin, len)| piece.get(begin..)?.get(..len));
-        let frame = frame.ok_or_else(|| blame("the records of a run are out of order"))?;
+        let frame =
+            frame.ok_or_else(|| blame("the records of a run in the cold log file are out of order"))?;
         let payload = self.indexed.input.verify(frame, entry.at)?;
         let mut head = Vec::with_capacity(HEAD_LEN_MAX);
         put_head(&mut head, entry);
@@ -252,12 +255,12 @@ impl ColdFile {
                     return Ok(());
                 }
                 let found = found.map_or_else(|| "no record".to_owned(), |entry| entry.to_string());
-                let why = format!("the index has {row}, the file has {found}");
+                let why = format!("the index of the cold log file has {row}, the file has {found}");
                 Err(self.indexed.input.blame(Error::corruption(why), row.at))
             })?;
         }
         if let Some((entry, _)) = records.next()? {
-            let why = format!("{entry} is missing in the index");
+            let why = format!("{entry} is missing in the index of the cold log file");
             return Err(self.indexed.input.blame(Error::corruption(why), entry.at));
         }
         Ok(self.indexed.input.footer().file_len)
@@ -312,7 +315,9 @@ impl Records<'_> {
         let entry = decode_head(self.rest(), self.next).map_err(|e| self.blame(e))?;
         let len = len_of(&entry);
         if len > end - self.next {
-            return Err(self.blame(Error::corruption("a record ends after the end of the records")));
+            return Err(self.blame(Error::corruption(
+                "a record ends after the end of the records in the cold log file",
+            )));
         }
         self.fill(len)?;
         self.next += len;

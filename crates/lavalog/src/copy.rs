@@ -154,9 +154,7 @@ impl HeldFiles {
             copy.check()?;
             outcome?;
             if let Some((_, e)) = found.errors.into_iter().next() {
-                return Err(e.context(
-                    "damaged data cannot be copied: run 'lava verify' for a list, or 'lava repair'",
-                ));
+                return Err(e.context("damaged data cannot be copied"));
             }
         }
         end.finish()

@@ -67,7 +67,9 @@ impl IndexHead {
             seqs: (reader.varint()?, reader.varint()?),
         };
         if !reader.is_empty() || head.seqs.0 > head.seqs.1 || head.seqs.1 > MAX_SEQ {
-            return Err(Error::corruption("the head of the index file is malformed"));
+            return Err(Error::corruption(
+                "the head of the log index file has a wrong length or sequence numbers out of range",
+            ));
         }
         Ok(head)
     }
@@ -128,7 +130,7 @@ impl IndexFile {
         }
         let begin = indexed.blocks_begin();
         if !directory.logs.is_empty() && begin != 0 {
-            let why = format!("{begin} bytes before the first block of an index file");
+            let why = format!("the log index file has {begin} unused bytes before its first block");
             return Err(indexed.input.blame(Error::corruption(why), at));
         }
         Ok((IndexFile { indexed, head }, directory))

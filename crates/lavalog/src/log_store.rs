@@ -83,14 +83,17 @@ impl Drop for Inner {
 /// Time for which [`LogStore::wait_idle`] tolerates a full volume: long enough for several retries.
 const NO_ROOM_NS: u64 = 1_000_000_000;
 
-/// The contents of a store of logs in numbers, and counters since it was opened.
+/// Shows the contents of a store of logs in numbers, and counters since it was opened, for
+/// monitoring; `LogStore::stats` reads them from memory. For bytes on disk and single logs use
+/// `LogStore::space`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Number of logs.
     pub logs: u64,
     /// Records appended since the store was opened.
     pub appends: u64,
-    /// Bytes of the records appended since the store was opened.
+    /// Bytes of the records appended since the store was opened; with `log_written_bytes` the write
+    /// amplification of the log.
     pub append_bytes: u64,
     /// Bytes of all live records.
     pub record_bytes: u64,
@@ -102,11 +105,13 @@ pub struct Statistics {
     pub sealed_groups: u64,
     /// Files collected since the store was opened.
     pub collected_files: u64,
-    /// Bytes of live records copied by garbage collection since the store was opened.
+    /// Bytes of live records copied by garbage collection since the store was opened. Many of them
+    /// mean that logs with old live records share files with trimmed ones.
     pub copied_bytes: u64,
     /// Lost or damaged index files rebuilt from their log groups since the store was opened.
     pub remade_files: u64,
-    /// Device writes of the log since the store was opened.
+    /// Device writes of the log since the store was opened; fewer than `appends` where writers
+    /// share them.
     pub log_writes: u64,
     /// Bytes of the log written to the device since the store was opened.
     pub log_written_bytes: u64,
@@ -127,7 +132,9 @@ pub struct Statistics {
     pub operations: Vec<(&'static str, Distribution)>,
 }
 
-/// Device usage and current limits of background work.
+/// Shows how much background work uses the device and what limits it, to tune
+/// [`Options::io_budget`]. Counts are since the open; on a store with keys they include the work of
+/// both engines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackgroundIo {
     /// Budget for reads and writes in bytes per second ([`Options::io_budget`]); 0: unlimited.

@@ -277,7 +277,7 @@ impl Builder {
             )));
         }
         if self.0.last().is_some_and(|last| last.last() >= run.first) {
-            return Err(Error::corruption("LSNs do not ascend"));
+            return Err(Error::corruption("the LSNs of a log do not ascend"));
         }
         self.push_in_order(Some(run));
         Ok(())

@@ -86,7 +86,10 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>
     opening.context().pace().budget.set(options.io_budget);
     let mut restored = Restored::of(opening.context(), opening.manifest())?;
     if !options.create_if_missing && !is_known(&restored.manifest) {
-        return Err(Error::not_found("there are no logs in this store").at_file(dir));
+        return Err(Error::not_found(
+            "there are no logs in this store: name a store with logs, or append to one first",
+        )
+        .at_file(dir));
     }
     let replayed = opening.replay(&mut |lane, batch| match lane {
         // An embedded batch belongs to an engine that is not open here, and stays in the log.
@@ -126,10 +129,7 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
         .filter(|file| !is_of_beginning(&file.name))
         .partition(|file| names::parse(&file.name).is_some());
     if let Some(file) = stores.first() {
-        let why = format!(
-            "CURRENT is missing, although the store has {}: repair the store, or restore a backup",
-            file.name
-        );
+        let why = format!("CURRENT is missing, although the store has {}", file.name);
         return Err(Error::corruption(why).at_file(dir));
     }
     if let Some(file) = others.first() {
@@ -180,9 +180,7 @@ fn read_checkpoint(
         }
     }
     let Some((names, e)) = lost else { return Ok(None) };
-    let why = format!(
-        "all copies of the checkpoint of the logs are damaged or missing ({names}): restore one of them, or the store, from a backup"
-    );
+    let why = format!("all copies of the checkpoint of the logs are damaged or missing ({names})");
     Err(Error::corruption(why).at_file(&context.dir).caused_by(e))
 }
 
@@ -307,10 +305,8 @@ impl Restored {
         let Some(first) = names.first() else {
             return;
         };
-        let why = format!(
-            "the records of {} cannot be read, and their list is lost as well: restore the file from a backup",
-            names.join(", ")
-        );
+        let why =
+            format!("the records of {} cannot be read, and their list is lost as well", names.join(", "));
         self.logs.set_lost(Error::corruption(why).at_file(context.path(first)));
     }
 

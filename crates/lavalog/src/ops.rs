@@ -153,7 +153,7 @@ impl<'a> Op<'a> {
     /// Checks the operation against the limits.
     fn check(&self) -> Result<()> {
         let too_large = |what, len, max| {
-            let why = format!("{what} of {len} bytes is over its limit of {max}");
+            let why = format!("{what} of {len} bytes is over its limit of {max} bytes");
             Err(Error::new(ErrorKind::TooLarge, why))
         };
         let len = self.bytes().map_or(0, <[u8]>::len);
@@ -237,7 +237,11 @@ impl<'a> Batch<'a> {
         batch.len = end + embedded.pieces.iter().map(|piece| piece.len()).sum::<usize>();
         batch.count = 1;
         if batch.len > limits::BATCH_LEN_MAX {
-            let why = format!("an embedded batch of {} bytes is too large: split the batch", batch.len);
+            let why = format!(
+                "an embedded batch of {} bytes is over the limit of {} bytes: split the batch",
+                batch.len,
+                limits::BATCH_LEN_MAX
+            );
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         Ok(batch)
@@ -262,8 +266,10 @@ impl<'a> Batch<'a> {
         let len = at + body.map_or(0, <[u8]>::len);
         if len > limits::BATCH_LEN_MAX || self.count == limits::OPS_MAX {
             let why = format!(
-                "a batch of {} operations and {len} bytes is too large: split the batch",
-                self.count + 1
+                "a batch of {} operations and {len} bytes is over the limit of {} operations or {} bytes: split the batch",
+                self.count + 1,
+                limits::OPS_MAX,
+                limits::BATCH_LEN_MAX
             );
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
@@ -345,7 +351,7 @@ impl<'a> Ops<'a> {
         }
         if rest.is_empty() || batch.len() > limits::BATCH_LEN_MAX {
             return Err(Error::corruption(format!(
-                "a batch of log operations has {} bytes, which is out of range",
+                "a batch of log operations has {} bytes, which is more than the limit or none",
                 batch.len()
             )));
         }

@@ -14,19 +14,22 @@ use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 /// refused with `InvalidArgument`; the message names the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Creates a store if there is none; otherwise such an open fails with `NotFound`. Default:
-    /// true.
+    /// Creates a store if there is none. Switch it off where a missing store means a wrong path:
+    /// the open then fails with `NotFound`. Default: true.
     pub create_if_missing: bool,
-    /// Durability of writes that do not specify one: `Durable` or `Buffered`. Default: `Durable`.
+    /// Durability of writes that do not specify one: `Durable`, or `Buffered` for records that can
+    /// be made again. Trims are always buffered by default. `Volatile` is refused. Default:
+    /// `Durable`.
     pub durability: Durability,
     /// Maximum size of a file of the log, bytes, 256 KiB to 4 GiB: the unit in which the store
     /// allocates and frees log space. Smaller files free space sooner. Default: `None`, derived
     /// from the space limit ([`Options::longest_group`]), or 256 MiB without a limit.
     pub group_bytes: Option<u64>,
-    /// Whether file I/O goes through the page cache. Default: [`Access::Direct`], it does not.
+    /// Whether file I/O goes through the page cache of the system. Default: [`Access::Direct`], it
+    /// does not.
     pub access: Access,
-    /// Background threads, 1 to 64, in addition to the log thread. A store with keys uses the
-    /// option of the store. Default: 1.
+    /// Background threads for collection and index files, 1 to 64, in addition to the log thread. A
+    /// store with keys uses the option of the store. Default: 1.
     pub background_threads: usize,
     /// Bandwidth of background I/O, reads and writes together, bytes per second, 1 MiB to 2^50.
     /// Garbage collection waits for the budget, index files do not. A store with keys uses the
@@ -39,18 +42,20 @@ pub struct Options {
     /// Maximum number of open data files, 8 to 1,048,576. The store opens fewer if this exceeds
     /// half of the process's file descriptors. Default: 768.
     pub open_files_max: usize,
-    /// Maximum bytes of all files, never exceeded. At the limit, appends wait for garbage
-    /// collection or fail with `NoSpace`; trims and deletes proceed. A store with keys refuses this
-    /// option. Default: `None`, the capacity of the volume.
+    /// Maximum bytes of all files, never exceeded; choose it if the disk has other users. At the
+    /// limit, appends wait for garbage collection, up to ten seconds, or fail with `NoSpace`; trims
+    /// and deletes proceed. A store with keys refuses this option. Default: `None`, the capacity of
+    /// the volume.
     pub space_limit: Option<u64>,
-    /// Number of durable record writes in flight at the device. Default: one.
+    /// Number of durable record writes in flight at the device, to raise the throughput of many
+    /// writers on a device that gains from more. Default: one.
     pub loggers: Loggers,
     /// Directory of the fast tier, a second disk for the log. A store without a fast tier gets this
     /// one at open; every later open must name the same directory. A store with keys uses its own
     /// and refuses this option. Default: none, the log is in the store's directory.
     pub fast_tier: Option<PathBuf>,
-    /// Memory for the newest records, bytes, at most 64 GiB. A reader that follows the end of a log
-    /// then reads no device. 0 keeps none. Default: 16 MiB.
+    /// Memory for the newest records, bytes, at most 64 GiB. Raise it if readers follow the end of
+    /// a log and lag behind: records in it cost no device read. 0 keeps none. Default: 16 MiB.
     pub recent_bytes: usize,
     /// Whether the store serves checkpoint requests from other processes, which arrive through its
     /// directory (`lava log checkpoint`). Any process with write access to the directory can send
@@ -111,15 +116,29 @@ const IO_BUDGET_MAX: u64 = 1 << 50;
 /// Maximum memory for the newest records, bytes.
 pub const RECENT_BYTES_MAX: u64 = 64 << 30;
 
+/// Returns the unit of an option, with a space before it.
+fn unit(name: &str) -> &'static str {
+    match name {
+        "io_budget" => " bytes per second",
+        "garbage_percent" => " percent",
+        "open_files_max" => " files",
+        "background_threads" => " threads",
+        _ => " bytes",
+    }
+}
+
 impl Options {
-    /// Validates the options.
+    /// Checks the options before they are used, as an open does.
     ///
     /// # Errors
-    /// `InvalidArgument` for a value out of its range.
+    /// `InvalidArgument` for a value out of its range; the message names it.
     pub fn check(&self) -> Result<()> {
         let range = |name: &str, value: u64, min: u64, max: u64| match (min..=max).contains(&value) {
             true => Ok(()),
-            false => Err(Error::invalid(format!("{name} is {min} to {max}, not {value}"))),
+            false => Err(Error::invalid(format!(
+                "option {name} = {value} is out of range: {min} to {max}{}",
+                unit(name)
+            ))),
         };
         if !self.durability.is_logged() {
             return Err(never_volatile());
@@ -142,9 +161,9 @@ impl Options {
         }
     }
 
-    /// Returns the maximum size of a log group in bytes. This is [`Options::group_bytes`], or else
-    /// the largest power of two that is at most a twenty-fourth of [`Options::space_limit`], from
-    /// 256 KiB to 256 MiB.
+    /// Returns the maximum size of a log file in bytes, the unit in which a trim frees space. This
+    /// is [`Options::group_bytes`], or else the largest power of two that is at most a
+    /// twenty-fourth of [`Options::space_limit`], from 256 KiB to 256 MiB.
     ///
     /// ```
     /// use lavastore_lavalog::Options;

@@ -48,19 +48,24 @@ use store::manifest::{Engine, EngineId};
 use store::repair::{FewOpen, Judged, Places, SecondaryRepair};
 use store::secondary_engine::SecondaryEngine;
 
-/// Options of a repair.
+/// Chooses how `LogStore::repair` salvages damaged logs: a dry run to learn the losses first, the
+/// options of the new store, cancellation. The default repairs all of it.
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// Options of the new store.
+    /// Options of the new store. A value out of range fails the repair with `InvalidArgument`.
     pub options: Options,
-    /// Whether to read everything and write nothing.
+    /// Whether to read everything and write nothing, to learn the losses first; the report is the
+    /// same. Default: false.
     pub dry_run: bool,
-    /// Whether the fast tier is lost, and with it all records in the log, including sealed groups.
+    /// Whether the fast tier is lost, and with it all records in the log, including sealed groups:
+    /// only records in cold files are left. If the disk exists, pass both directories
+    /// (`Volumes::env`). Default: false.
     pub without_fast_tier: bool,
-    /// Whether to save only the logs of a store shared with another engine. Otherwise such a store
-    /// is refused.
+    /// Whether to save only the logs of a store that also has keys. Otherwise such a store is
+    /// refused with `Unsupported`: `Db::repair` saves both. Default: false.
     pub leave_out_others: bool,
-    /// Token that cancels the repair, which then removes the new store.
+    /// Cancels a long repair, which then removes the new store and fails with `Cancelled`. Default:
+    /// none.
     pub cancel: Option<Cancel>,
 }
 

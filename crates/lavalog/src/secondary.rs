@@ -39,15 +39,15 @@ impl SecondaryLogs {
     pub fn new(options: &Options) -> Result<SecondaryLogs> {
         options.check()?;
         if options.space_limit.is_some() {
-            let why = "logs beside keys have no space limit of their own: set that of the store (`Options::space_limit`)";
+            let why = "logs in a store with keys have no space limit of their own: set that of the store (`Options::space_limit`)";
             return Err(Error::invalid(why));
         }
         if options.io_budget != 0 {
-            let why = "logs beside keys have no I/O budget of their own: set that of the store (`Options::io_budget`)";
+            let why = "logs in a store with keys have no I/O budget of their own: set that of the store (`Options::io_budget`)";
             return Err(Error::invalid(why));
         }
         if options.fast_tier.is_some() {
-            let why = "logs beside keys have no fast tier of their own: set that of the store (`Options::fast_tier`)";
+            let why = "logs in a store with keys have no fast tier of their own: set that of the store (`Options::fast_tier`)";
             return Err(Error::invalid(why));
         }
         Ok(SecondaryLogs { options: options.clone(), restored: None, opened: None })

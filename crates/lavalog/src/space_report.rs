@@ -17,10 +17,12 @@ use store::fast_tier::FastTierSpace;
 use store::manifest::{Engine, StateOf};
 use store::names::{self, FileKind};
 
-/// The bytes on disk by owner, to find the log that needs a trim.
+/// Tells the owner of each byte on disk, to find the log that needs a trim; `LogStore::space`
+/// returns it.
 ///
 /// The [`parts`](Space::parts) sum to `total_bytes`, the bytes that the file system has allocated
-/// for the files of the store.
+/// for the files of the store. Writers continue meanwhile: the parts may belong to different
+/// moments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Bytes by owner.
@@ -37,13 +39,14 @@ pub struct Space {
     /// lower; 0: no limit.
     pub limit_bytes: u64,
     /// Bytes below the limit that appends may not use, reserved for garbage collection, trims and
-    /// deletes.
+    /// deletes. 0 without a limit.
     pub reserve_bytes: u64,
-    /// Live data of each log, in name order.
+    /// Live data of each log, in name order. A log that is never trimmed grows here.
     pub logs: Vec<LogSpace>,
 }
 
-/// Bytes by owner.
+/// Divides the space of a store of logs by owner, in allocated bytes. Garbage much above
+/// [`crate::Options::garbage_percent`] means that collection is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
     /// Live records, without metadata.
@@ -71,7 +74,8 @@ pub struct Owners {
     pub other_bytes: u64,
 }
 
-/// Storage files, which hold records and are not written any more.
+/// Counts the files that hold records and are not written any more: sealed log files, and cold
+/// files with the records that outlived theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Number of sealed groups.
@@ -84,7 +88,8 @@ pub struct Stored {
     pub cold_bytes: u64,
 }
 
-/// Live data of one log.
+/// Shows the live data of one log, to find the one that needs a trim. Its garbage is not counted:
+/// files are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSpace {
     /// Name of the log.
@@ -96,7 +101,7 @@ pub struct LogSpace {
 }
 
 impl Space {
-    /// Returns the name and value of each owner.
+    /// Returns the name and bytes of each owner, to print or chart them; they sum to `total_bytes`.
     pub fn parts(&self) -> [(&'static str, u64); 11] {
         let owners = &self.owners;
         [

@@ -65,7 +65,7 @@ impl StoreHandles {
     /// `ReadOnly`.
     pub fn check_writable(&self) -> Result<()> {
         if self.is_read_only() {
-            let why = "the store was opened read-only";
+            let why = "the store was opened read-only: open it for writing";
             return Err(Error::new(ErrorKind::ReadOnly, why).at_file(&self.context().dir));
         }
         Ok(())

@@ -201,7 +201,9 @@ fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
         let checkpoint = Checkpoint::open(recorded::up_to(file, meta.len), meta.number, meta.uid)?;
         let (own, floor) = (checkpoint.head().replay_from, core.store.manifest.state().floor);
         if own > floor {
-            let why = format!("the checkpoint has the operations below {own}, but the manifest says {floor}");
+            let why = format!(
+                "the log checkpoint covers operations below sequence {own}, but the manifest says {floor}"
+            );
             return Err(Error::corruption(why).at_file(context.path(&meta.name())));
         }
         checkpoint.verify()
@@ -304,7 +306,7 @@ fn check_ledger(core: &Core, report: &mut VerifyReport) {
 
 fn hold_against(core: &Core, report: &mut VerifyReport, source: Source, counted: Size, live: Size) {
     if counted != live {
-        let why = format!("{source} has {counted} alive, but the ledger has {live}");
+        let why = format!("{source} has {counted} alive, but the space ledger has {live}");
         report.damaged(Error::corruption(why).at_file(&core.context().dir), Vec::new());
     }
 }

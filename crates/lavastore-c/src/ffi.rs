@@ -32,7 +32,7 @@ impl Slice {
             return Ok(&[]);
         }
         if self.data.is_null() {
-            return Err(invalid("bytes at NULL"));
+            return Err(invalid("a slice of bytes at NULL"));
         }
         if isize::try_from(self.len).is_err() {
             return Err(Error::new(

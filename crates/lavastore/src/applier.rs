@@ -21,15 +21,17 @@ use lavakv::process::Owned;
 /// name has no position.
 pub(crate) const FAMILY: &str = "lavastore.applied";
 
-/// Applies the records of a log to the keys of its store; made by
-/// [`Db::applier`](crate::Db::applier).
+/// Applies the records of a log to keys of the same store without logging them twice: for a state
+/// that the log can rebuild, such as a replicated state machine.
+/// [`Db::applier`](crate::Db::applier) makes it.
 ///
 /// After a crash or a close, the state is that after some record: [`Applier::next_lsn`] is the next
 /// LSN to apply. Recovery does not need records up to [`Applier::flushed_lsn`] any more
 /// ([`Applier::trim_log`]). [`Db::flush`](crate::Db::flush) raises it to the LSN applied last.
 ///
 /// Records are applied in LSN order by one thread at a time. A log has at most one applier; a
-/// second one is refused as `Locked`. The positions are in the family `lavastore.applied`.
+/// second one is refused as `Locked` until this one is dropped. The positions are in the family
+/// `lavastore.applied`.
 ///
 /// ```
 /// use lavastore::WriteBatch;
@@ -100,7 +102,7 @@ impl Applier {
     pub fn apply(&mut self, lsn: Lsn, changes: &WriteBatch) -> Result<()> {
         if let Some(applied) = self.applied_lsn()?.filter(|applied| *applied >= lsn) {
             return Err(Error::invalid(format!(
-                "record {lsn} is applied already, up to record {applied}: apply a later one"
+                "record {lsn} is applied already, as all up to record {applied}: apply a later one"
             )));
         }
         let mut changes = changes.clone();
@@ -108,9 +110,11 @@ impl Applier {
         self.positions.writing(&WriteOptions::volatile()).write(&changes)
     }
 
-    /// Returns the LSN of the record applied last; `None` if no record was applied.
+    /// Returns the LSN of the record applied last, to tell how far the state has come; `None` if no
+    /// record was applied. [`Applier::next_lsn`] is where to continue.
     ///
-    /// After a crash that is the last record whose changes survived.
+    /// Changes up to it are visible, and may be lost in a crash. After a crash it is the last
+    /// record whose changes survived.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -152,11 +156,11 @@ impl Applier {
         Ok(self.applied_lsn()?.map_or(0, |applied| applied.saturating_add(1)))
     }
 
-    /// Returns the LSN of the last record whose changes survive a loss of power; `None` if there is
-    /// none.
+    /// Returns the LSN of the last record whose changes survive a loss of power, to decide which
+    /// records must be kept; `None` if there is none.
     ///
     /// [`Db::flush`](crate::Db::flush) raises it to the LSN applied last. Recovery needs no record
-    /// up to it.
+    /// up to it. The call reads tables only, and may read the device.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -203,6 +207,8 @@ impl Applier {
     /// * `NoSpace`: there is no room even for trims. Make room on the volume and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `Io`, `Poisoned`: a read or a write failed. Close and reopen the store.
+    ///
+    /// No record above the returned LSN is removed, also after an error.
     pub fn trim_log(&self) -> Result<Option<Lsn>> {
         let flushed = self.flushed_lsn()?;
         if let Some(lsn) = flushed {
@@ -214,7 +220,7 @@ impl Applier {
     fn decode(&self, position: &[u8]) -> Result<Lsn> {
         let damaged = || {
             let why = format!(
-                "the family `{FAMILY}` has a position that is no LSN: only an `Applier` may write there"
+                "the column family `{FAMILY}` has an applied position that is no LSN: only an `Applier` may write there"
             );
             Error::new(crate::ErrorKind::Corruption, why)
         };

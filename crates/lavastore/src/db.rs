@@ -23,13 +23,12 @@ use std::path::Path;
 /// `&self`; readers and writers on any number of threads need no lock of their own.
 ///
 /// A write that returned is visible to every later read. [`Durability`](crate::Durability) states
-/// which failures an acknowledged write survives. After a crash the next open recovers the store by
-/// itself.
+/// which failures an acknowledged write survives. After a crash the next open recovers the store.
 ///
 /// The store stays open while any object made from it lives: clones, family handles, snapshots,
-/// iterators and streams. Dropping the last one closes it. [`Db::close`] closes it at once and
-/// reports errors. Later calls on the remaining handles fail with `Closed`. A child of `fork` must
-/// open its own store: inherited handles answer `Forked`.
+/// iterators and streams. Dropping the last one closes it and hides errors; [`Db::close`] closes it
+/// at once and reports them. Later calls on the remaining handles fail with `Closed`. A child of
+/// `fork` must open its own store: inherited handles answer `Forked`.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-db-{}", std::process::id()));
@@ -50,10 +49,10 @@ pub struct Db {
 
 /// Open, close and repair.
 impl Db {
-    /// Opens a store with default options, and creates it if it is missing.
-    ///
-    /// The open recovers what the last process left: it replays at most the live log (256 MiB by
-    /// default) and reads no other data. One process at a time has a store open for writing.
+    /// Opens a store with default options, and creates it if it is missing: the first call of most
+    /// programs. [`Db::open_with`] takes options; [`Db::open_read_only`] reads beside the one
+    /// process that may write. The open recovers the writes of the last process: it replays at most
+    /// the live log (256 MiB by default) and reads no other data.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-open-{}", std::process::id()));
@@ -66,18 +65,18 @@ impl Db {
     /// # Errors
     /// * `Locked`: a process has the store open. Share its `Db`, or use [`Db::open_read_only`].
     /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair`].
-    ///   Other damage does not prevent the open: [`Db::damaged_files`] lists it.
-    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    ///   Damaged data files are no error: [`Db::damaged_files`] lists them.
+    /// * `Unsupported`: a newer release wrote it, or its logs hold keys ([`Db::open_with_logs`]).
     /// * `InvalidArgument`: the path is not a store's directory.
+    /// * `NotFound`: the directory has an unfinished checkpoint or repair. Repeat that.
     /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Self::open_with(path, &Options::default())
     }
 
-    /// Opens a store with options: a space limit, more memory, durable writes by default, a
-    /// listener.
-    ///
-    /// Options are not stored, except those of families: pass the same ones at every open.
+    /// Opens a store as [`Db::open`] does, where the defaults do not fit: for a space limit, more
+    /// memory, durable writes by default, or a listener. Options are not stored, except those of
+    /// families: pass the same ones at every open.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-open-with-{}", std::process::id()));
@@ -94,16 +93,15 @@ impl Db {
     /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
     /// * `Locked`: a process has the store open. Share its `Db`, or use [`Db::open_read_only`].
     /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair`].
-    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `Unsupported`: a newer release wrote it, or its logs hold keys ([`Db::open_with_logs`]).
     /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         Self::open_in(&Env::kernel(), path, options)
     }
 
-    /// Opens a store in an environment: the kernel's, a volume of LavaFS, or a simulated machine.
-    ///
-    /// Use it for crash tests ([`testing`](crate::testing)), and with
-    /// [`Volumes::env`](crate::Volumes::env) for a store on two disks.
+    /// Opens a store outside the machine's file system: on a LavaFS volume, on two disks
+    /// ([`Volumes::env`](crate::Volumes::env)), or on a simulated machine for crash tests
+    /// ([`testing`](crate::testing)). [`Db::open_with`] suffices for a plain directory.
     ///
     /// ```
     /// use lavastore::{Db, Options, testing::SimEnv};
@@ -117,21 +115,22 @@ impl Db {
     /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
     /// * `Locked`: a process has the store open. Share its `Db`, or use [`Db::open_read_only_in`].
     /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair_in`].
-    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `Unsupported`: a newer release wrote it, or its logs hold keys
+    ///   ([`Db::open_with_logs_in`]).
     /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         lavakv::Db::open_in(env.clone(), path, options.clone()).map(Self::over)
     }
 
-    /// Opens a store for reading, also while another process writes it.
+    /// Opens a store for reading only: for a tool, or for a process beside the one that writes it.
     ///
     /// The reader sees the writes that were acknowledged before the call, except volatile ones that
     /// no flush has taken. It keeps showing that state; [`Db::catch_up`] opens a newer one. The
     /// call takes no lock and changes nothing, so it works without write permission. Every write
-    /// fails with `ReadOnly`.
+    /// fails with `ReadOnly`. A read fails with `Busy` if the writer has removed its file.
     ///
-    /// If the log or the manifest is damaged, the reader shows the state before the damage, and
-    /// [`Db::damage`] reports it.
+    /// Damage of log or manifest is no error: the reader then shows the state before the damage,
+    /// and [`Db::damage`] reports it.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-read-only-{}", std::process::id()));
@@ -156,8 +155,9 @@ impl Db {
         Self::open_read_only_in(&Env::kernel(), path, options)
     }
 
-    /// Opens a store for reading as [`Db::open_read_only`] does, where the store is on a LavaFS
-    /// volume, on two disks, or on a simulated machine.
+    /// Opens a store for reading as [`Db::open_read_only`] does, where it is on a LavaFS volume, on
+    /// two disks, or on a simulated machine. Damage of log or manifest is no error: see
+    /// [`Db::damage`].
     ///
     /// ```
     /// use lavastore::{Db, ErrorKind, Options, testing::SimEnv};
@@ -176,13 +176,13 @@ impl Db {
         lavakv::Db::open_read_only_in(env.clone(), path, options.clone()).map(Self::over)
     }
 
-    /// Opens the present state of a store that is open for reading, at a lower cost than a new
-    /// open.
+    /// Opens the present state of a store that is open for reading, to follow its writer at a lower
+    /// cost than a new open.
     ///
-    /// The call reads only the new part of the log and shares open files and cache with `self`.
-    /// `self`, its snapshots and its iterators keep their state; drop them when you no longer need
-    /// them. Get new family handles from the returned store ([`Db::family`]). After an error `self`
-    /// still serves, and the call may be repeated.
+    /// The call reads only the new part of the log (all of it in a store with logs or with damage)
+    /// and shares open files and cache with `self`. `self`, its snapshots and its iterators keep
+    /// their state; drop them when you no longer need them. Get new family handles from the
+    /// returned store. After an error `self` still serves: repeat the call.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-catch-up-{}", std::process::id()));
@@ -222,16 +222,15 @@ impl Db {
     }
 
     /// Closes the store at once, even while other handles exist, and reports errors that a drop
-    /// would hide.
+    /// would hide. Use it at the end of a program, and before the directory is opened again.
     ///
-    /// Calls on other threads end. A write keeps its promised durability or fails with `Closed`. A
-    /// compaction, a collection, a verification or a checkpoint fails with `Closed` and leaves no
-    /// files. Requests in flight are answered. After the return the directory can be opened again.
+    /// After a return without error every acknowledged write is durable, volatile ones included.
+    /// Calls on other threads end: a write keeps its promised durability or fails with `Closed`;
+    /// long calls fail with `Closed` and leave no files. Requests in flight are answered.
     ///
-    /// Later calls on clones, families, iterators, streams and logs fail with `Closed`. These
-    /// objects release memory and files when they are dropped or at their next call. Closing a
-    /// closed store does nothing. A read-only store closes in the same way. An event listener must
-    /// not call this method.
+    /// Later calls on clones, families, iterators, streams and logs fail with `Closed`; dropping
+    /// these objects releases their files. Closing a closed store does nothing. An event listener
+    /// must not call this method.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -250,14 +249,14 @@ impl Db {
         self.default.into_handle().into_kv().close()
     }
 
-    /// Salvages the undamaged data of the store at `path` into a new store in `into`, and reports
-    /// the losses. Repair only reads the damaged store: it stays the same byte for byte, and no
-    /// write permission is needed. `into` must be missing, empty, or the remainder of an
-    /// interrupted repair. Every open refuses `into` until the repair has finished.
+    /// Salvages the undamaged data of a store that fails with `Corruption`, where no checkpoint can
+    /// be restored: reads the store at `path`, and writes a new one in `into`.
     ///
-    /// Repair includes the logs of a store. Open such a new store with [`Db::open_with_logs`]. Of a
-    /// batch over keys and logs, the new store has both halves, or the report names the missing
-    /// one. Damage is no error: the report lists the losses.
+    /// Damage is no error: the report lists the losses. The damaged store stays the same byte for
+    /// byte, and needs no write permission. `into` must be missing, empty, or the remainder of an
+    /// interrupted repair; every open refuses it until the repair has finished. On return the new
+    /// store is durable and closed. The cost is a read and a rewrite of all data. Logs are
+    /// included: open such a new store with [`Db::open_with_logs`].
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions};
@@ -282,9 +281,10 @@ impl Db {
         Self::repair_in(&env, path, &env, into, options)
     }
 
-    /// Salvages a store as [`Db::repair`] does, where the damaged or the new store is not in the
-    /// machine's file system, but on a LavaFS volume or a simulated machine. Damage is no error:
-    /// the report lists the losses.
+    /// Salvages a damaged store as [`Db::repair`] does, where it or the new store is on a LavaFS
+    /// volume, on two disks or on a simulated machine. Use it if `Corruption` prevents work and no
+    /// checkpoint can be restored. Damage is no error: the report lists the losses. `path` stays
+    /// unchanged, and the new store in `into` is durable and closed on return.
     ///
     /// ```
     /// use lavastore::{Db, Options, RepairOptions, testing::SimEnv};
@@ -314,10 +314,10 @@ impl Db {
         repair::repair((from, path.as_ref()), (to, into.as_ref()), options)
     }
 
-    /// Returns the name and the stored options of each column family, without opening the store.
-    ///
-    /// The order is that of creation, `default` first. The call changes nothing and works while
-    /// another process has the store open.
+    /// Lists the column families of a store with their stored options, without opening it: for a
+    /// tool that inspects a store, also while another process has it open. The order is that of
+    /// creation. The call reads only the manifest and changes nothing. In an open store use
+    /// [`Db::family_names`] and [`Family::options`].
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-stored-{}", std::process::id()));
@@ -337,8 +337,8 @@ impl Db {
         lavakv::Db::stored_family_options(path)
     }
 
-    /// Returns the families of a closed or open store on a LavaFS volume or a simulated machine;
-    /// [`Db::stored_family_options`] does it in the machine's file system.
+    /// Lists families and their options as [`Db::stored_family_options`] does, for a store on a
+    /// LavaFS volume, on two disks or on a simulated machine; it need not be open.
     ///
     /// ```
     /// use lavastore::{Db, testing::SimEnv};
@@ -359,8 +359,8 @@ impl Db {
 
 /// Reads and writes of the family `default`.
 impl Db {
-    /// Returns the read methods of the family `default` with other options, for example for a scan
-    /// that bypasses the cache.
+    /// Chooses options for reads of the family `default`, for example for a scan that must not
+    /// displace the cache. It reads nothing by itself and costs nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -372,8 +372,8 @@ impl Db {
         self.default.reading(options)
     }
 
-    /// Returns the write methods of the family `default` with other options: another durability, or
-    /// a bound on the wait.
+    /// Chooses options for single writes to the family `default`: another durability, or a bound on
+    /// the wait. Writes nothing by itself and costs nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -384,9 +384,9 @@ impl Db {
         self.default.writing(options)
     }
 
-    /// Reads the value of one key of the family `default`; returns `None` if the key is absent.
-    /// Blocks on the device only if memory and cache lack the value. [`Value::into_vec`] returns
-    /// bytes that may be kept for long.
+    /// Reads the value of one key of the family `default`; `None` if the key is absent. For many
+    /// keys [`Db::multi_get`] is faster; for part of a large value use [`Db::get_range`]. Blocks
+    /// only if memory and cache lack the value. [`Value::into_vec`] returns bytes to keep for long.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -395,15 +395,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
-    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Corruption`: damaged bytes. Restore a checkpoint, or use [`Db::repair`]. `Io`: repeat.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default.get(key)
     }
 
-    /// Returns whether a key of the family `default` has a value, at a lower cost than [`Db::get`]:
+    /// Checks whether a key of the family `default` has a value, at a lower cost than [`Db::get`]:
     /// a separated value is not read, so damage to it stays undetected.
     ///
     /// ```
@@ -414,17 +413,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
-    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Corruption`: damaged bytes. Restore a checkpoint, or use [`Db::repair`]. `Io`: repeat.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.default.contains_key(key)
     }
 
-    /// Reads many keys of the family `default` at one moment, with their device reads in parallel.
-    /// The results are in the order of the keys, each with its own error. All values are in memory
-    /// at once: split a very long list.
+    /// Reads many keys of the family `default` as of one moment, faster than single reads: up to
+    /// 256 device reads run in parallel. The results are in the order of the keys, each with its
+    /// own error. All values are in memory at once: split a very long list.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -436,18 +434,17 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
-    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Corruption`: damaged bytes. Restore a checkpoint, or use [`Db::repair`]. `Io`: repeat.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         self.default.multi_get(keys)
     }
 
-    /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
-    ///
-    /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file, the
-    /// call reads that part only.
+    /// Reads a part of a value, to keep the rest out of memory: at most `len` bytes from byte
+    /// `offset` on. `None` if the key is absent; shorter or empty if the value ends earlier. Of a
+    /// value in its own file (over 4 MiB by default, or streamed) it reads that part only. For
+    /// several parts use [`Db::get_stream`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -457,16 +454,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
-    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Corruption`: damaged bytes. Restore a checkpoint, or use [`Db::repair`]. `Io`: repeat.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.default.get_range(key, offset, len)
     }
 
-    /// Opens a value for reading in pieces, in constant memory if the value is large; `None` if the
-    /// key is absent.
+    /// Opens a large value for reading in pieces, where the whole does not fit in memory; `None` if
+    /// the key is absent. The reader shows this version and keeps it on disk until its drop.
     ///
     /// ```
     /// use std::io::{Read, Seek, SeekFrom};
@@ -481,8 +477,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`: stored bytes are damaged. Restore a checkpoint, or use [`Db::repair`].
-    /// * `Io`: the system refused a read. Repeat the call.
+    /// * `Corruption`: damaged bytes. Restore a checkpoint, or use [`Db::repair`]. `Io`: repeat.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     #[doc(alias = "stream")]
@@ -490,10 +485,9 @@ impl Db {
         self.default.get_stream(key)
     }
 
-    /// Iterates over all keys of the family `default` and their values in ascending byte order.
-    ///
-    /// Later writes stay invisible to the iterator, and an error is its last item; [`Iter::keys`]
-    /// reads no values. The iterator keeps superseded files on disk: drop it early.
+    /// Scans all keys of the family `default` and their values in ascending byte order. Later
+    /// writes stay invisible to the iterator, and an error is its last item; [`Iter::keys`] reads
+    /// no values. The iterator keeps superseded files on disk: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -508,8 +502,8 @@ impl Db {
         self.default.iter()
     }
 
-    /// Iterates over a range of keys of the family `default` and their values in ascending byte
-    /// order. An empty range, or a start after the end, yields nothing.
+    /// Scans a range of keys of the family `default`, such as a span of time, with their values in
+    /// ascending byte order; an error is the last item. An empty range yields nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -524,8 +518,9 @@ impl Db {
         self.default.range(range)
     }
 
-    /// Iterates over the keys of the family `default` that begin with `prefix`, with their values,
-    /// in ascending byte order. An empty prefix selects all keys.
+    /// Scans the keys of the family `default` that begin with `prefix`, such as all items of a
+    /// user, with values, in ascending order; an error is the last item. An empty prefix selects
+    /// all.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -540,11 +535,13 @@ impl Db {
         self.default.prefix(prefix)
     }
 
-    /// Sets a key of the family `default` to a value, and replaces the former value if there is
-    /// one. [`Db::put_stream`] writes a large one without holding it in memory.
+    /// Sets one key of the family `default`, and replaces its value; [`Db::write`] sets several
+    /// keys together, and [`Db::put_stream`] a value that does not fit in memory.
     ///
-    /// The write has the durability of [`Options::durability`](field@crate::Options::durability) on
-    /// return (default: buffered), and is visible to all readers.
+    /// On return all readers see the write. It has the durability of
+    /// [`Options::durability`](field@crate::Options::durability) (default: buffered, so a loss of
+    /// power may take it until [`Db::sync`]). The wait for memory or space has no bound:
+    /// [`Db::writing`] sets one.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -563,8 +560,8 @@ impl Db {
         self.default.put(key, value)
     }
 
-    /// Starts a value of the family `default` that the caller writes in pieces, in constant memory.
-    /// The value appears when [`ValueWriter::finish`] returns; until then readers see the former
+    /// Starts a value of the family `default` that does not fit in memory: the caller writes it in
+    /// pieces. It appears when [`ValueWriter::finish`] returns; until then readers see the former
     /// one.
     ///
     /// ```
@@ -589,8 +586,9 @@ impl Db {
         self.default.put_stream(key)
     }
 
-    /// Deletes a key of the family `default`; an absent key is no error. Costs a small write and no
-    /// read.
+    /// Deletes one key of the family `default`; an absent key is no error. Costs a small write and
+    /// no read. It also works in a store at its space limit; the space is freed in the background.
+    /// For many keys use [`Db::delete_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -609,8 +607,8 @@ impl Db {
     }
 
     /// Deletes all keys of a range of the family `default` at the cost of one write, however many
-    /// keys there are. An empty range deletes nothing; snapshots and iterators that exist still see
-    /// the keys.
+    /// there are. An empty range deletes nothing. Existing snapshots and iterators still see the
+    /// keys. The space is freed later; [`Db::compact_range`] does it now.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -630,9 +628,8 @@ impl Db {
         self.default.delete_range(range)
     }
 
-    /// Writes a batch atomically, over any number of families: readers and crashes see all of it or
-    /// nothing. The changes apply in the order of the batch, so a later change of a key wins. An
-    /// empty batch is no error.
+    /// Changes several keys together, in any number of families: readers and crashes see the whole
+    /// batch or nothing. A later change of a key wins. Durability is as in [`Db::put`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -657,8 +654,8 @@ impl Db {
     /// Makes all acknowledged buffered writes survive a loss of power; blocks until the device has
     /// them.
     ///
-    /// Call it once after many buffered writes, instead of making each one durable. The call covers
-    /// every write that returned before, of all threads and families, and the logs of the store.
+    /// Call it once after many buffered writes, instead of making each one durable. It covers every
+    /// write that returned before, of all threads and families, and the logs of the store.
     /// Concurrent calls share one device write. Volatile writes need [`Db::flush`].
     ///
     /// ```
@@ -681,10 +678,8 @@ impl Db {
         self.default.handle().logs().map_or(Ok(()), StoreLogs::sync)
     }
 
-    /// Returns the asynchronous interface: many requests in flight without a thread for each.
-    ///
-    /// Use it in an event loop or an async runtime. The threads start with the first request that
-    /// needs one.
+    /// Returns the asynchronous interface, for an event loop or an async runtime: many requests in
+    /// flight without a thread for each. The first call starts the threads that serve all of them.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -708,10 +703,9 @@ impl Db {
         Requests::new(self.default.handle(), options)
     }
 
-    /// Keeps the present state of all families readable until the snapshot is dropped.
-    ///
-    /// The snapshot contains every write that returned before the call, and each batch as a whole.
-    /// Taking one touches memory only and never blocks writers. The snapshot ends with the process:
+    /// Keeps the present state of all families readable until the snapshot is dropped, to read
+    /// several keys or families as of one moment. It contains every write that returned before the
+    /// call. Taking one touches memory only and never blocks writers. It ends with the process:
     /// [`Db::checkpoint`] makes a lasting copy. Reads of a snapshot of a closed store fail with
     /// `Closed`.
     ///
@@ -726,9 +720,9 @@ impl Db {
         self.snapshot_named("")
     }
 
-    /// Keeps the present state readable as [`Db::snapshot`] does, under a name: use it for
-    /// snapshots that live long, so that a leaked one can be found. [`Db::space`] lists the
-    /// snapshot under this name with its age and the bytes that it holds. Names need not be unique.
+    /// Takes a [`Db::snapshot`] under a name: use it for snapshots that live long, so that a leaked
+    /// one can be found. [`Db::space`] lists it by name with its age and the bytes that it holds.
+    /// Names need not be unique.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -740,13 +734,15 @@ impl Db {
         Snapshot::new(self.kv().snapshot_named(name), &self.default)
     }
 
-    /// Frees the space of deleted and overwritten keys of a range now, and waits for that.
+    /// Drops the deleted and overwritten data of a range now, and waits: after a mass delete, or
+    /// before a checkpoint. Compaction runs in the background anyway.
     ///
-    /// Compaction runs in the background anyway; use this call after a mass delete or before a
-    /// checkpoint. The call moves the data of the range in the family `default` down, level by
-    /// level, to the last level in use. There it rewrites only files with deleted keys, or with
-    /// versions that snapshots held. That takes device time and free space. Reads and writes
-    /// continue; later writes are not moved.
+    /// The call flushes the store, then moves the data of the range in the family `default` down to
+    /// the last level in use, where it lies on return. There only files with deleted keys, or with
+    /// versions of former snapshots, are rewritten. Of values from 512 bytes on (by default) it
+    /// drops the keys: their space is freed by [`Db::collect_garbage`]. It takes device time and
+    /// free space; reads and writes continue, and later writes are not moved. A damaged file is
+    /// skipped ([`Db::damaged_files`]).
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -759,7 +755,7 @@ impl Db {
     /// * `InvalidArgument`: the start is after the end. Swap the bounds.
     /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot compact. Completed parts stay.
-    /// * The error of a background job, such as `Corruption` of a file in the range.
+    /// * `Io`, `Poisoned`: background work failed. After `Poisoned` close and reopen the store.
     #[doc(alias = "compact")]
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.default.compact_range(range)
@@ -781,7 +777,7 @@ impl Db {
     /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
     /// * `Cancelled`: [`CompactRequest::cancel`] ended the call. Completed parts stay.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot compact. Completed parts stay.
-    /// * The error of a background job, such as `Corruption` of a file in the range.
+    /// * `Io`, `Poisoned`: background work failed. After `Poisoned` close and reopen the store.
     pub fn compact_range_with(
         &self,
         range: impl KeyRange,

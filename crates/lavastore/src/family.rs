@@ -9,15 +9,16 @@ use crate::{
     ValueWriter, WriteOptions,
 };
 
-/// A column family: a key space of its own in a store, with its own options.
+/// A column family: a key space of its own in a store, for data that differs in options, or that is
+/// dropped as a whole.
 ///
-/// Use families for data that differs in options, or that is dropped as a whole. All families share
-/// the log, so one [`WriteBatch`](crate::WriteBatch) changes several of them atomically, and one
-/// snapshot covers them.
+/// All families share the log, so one [`WriteBatch`](crate::WriteBatch) changes several of them
+/// atomically, and one snapshot covers them. A family has memtables and files of its own: for many
+/// small groups of keys use prefixes of one family.
 ///
 /// [`Db::family`](crate::Db::family) returns the handle. The handle is cheap to clone and usable
 /// from any thread. Like a clone of the [`Db`](crate::Db) it keeps the store open. Once the family
-/// is dropped, every use of the handle fails with `NotFound`.
+/// is dropped, every read and write of the handle fails with `NotFound`.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -55,8 +56,8 @@ impl Family {
         Writer::new(&self.0, WriteOptions::default())
     }
 
-    /// Returns the read methods of the family with other options, for example for a scan that
-    /// bypasses the cache.
+    /// Chooses options for reads of the family, for example for a scan that must not displace the
+    /// cache. Reads nothing by itself and costs nothing; plain methods use the defaults.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -69,8 +70,8 @@ impl Family {
         self.reader().reading(options)
     }
 
-    /// Returns the write methods of the family with other options: another durability, or a bound
-    /// on the wait.
+    /// Chooses options for single writes to the family: another durability, or a bound on the wait.
+    /// Writes nothing by itself and costs nothing; plain methods use the options of the store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -82,10 +83,11 @@ impl Family {
         Writer::new(&self.0, *options)
     }
 
-    /// Reads the value of one key of the family; returns `None` if the key is absent. Blocks on the
-    /// device only if memory and cache lack the value.
+    /// Reads the value of one key of the family; `None` if the key is absent. [`Family::multi_get`]
+    /// is faster for many keys; [`Family::get_range`] reads part of a large value.
     ///
-    /// [`Value::into_vec`] returns bytes that may be kept for long.
+    /// The call sees every write that returned before. It blocks on the device only if memory and
+    /// cache lack the value. [`Value::into_vec`] returns bytes that may be kept for long.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -97,15 +99,18 @@ impl Family {
     /// # Errors
     /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
     /// * `Io`: the system refused a read. Repeat the call.
-    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `NotFound`: the family was dropped; an absent key is no error. Get another handle.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.reader().get(key)
     }
 
-    /// Returns whether a key of the family has a value, at a lower cost than [`Family::get`]: a
-    /// separated value is not read, so damage to it stays undetected.
+    /// Checks whether a key of the family has a value, for a test that does not need the value:
+    /// cheaper than [`Family::get`].
+    ///
+    /// A separated value (512 bytes and more by default) is not read, so damage to it stays
+    /// undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -117,16 +122,18 @@ impl Family {
     /// # Errors
     /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
     /// * `Io`: the system refused a read. Repeat the call.
-    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `NotFound`: the family was dropped; an absent key is no error. Get another handle.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.reader().contains_key(key)
     }
 
-    /// Reads many keys of the family at one moment, with their device reads in parallel. The
-    /// results are in the order of the keys, each with its own error. All values are in memory at
-    /// once: split a very long list.
+    /// Reads many keys of the family as of one moment, faster than single reads.
+    ///
+    /// Up to 256 device reads run in parallel. The results are in the order of the keys, each with
+    /// its own error. All values are in memory at once: split a very long list. For adjacent keys
+    /// use [`Family::range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -140,17 +147,19 @@ impl Family {
     /// # Errors
     /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
     /// * `Io`: the system refused a read. Repeat the call.
-    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `NotFound`: the family was dropped; an absent key is no error. Get another handle.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         self.reader().multi_get(keys)
     }
 
-    /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
+    /// Reads a part of a value, to keep the rest out of memory: at most `len` bytes from byte
+    /// `offset` on; `None` if the key is absent.
     ///
-    /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file, the
-    /// call reads that part only.
+    /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file (over
+    /// 4 MiB by default, or a longer stream), the call reads that part only; a shorter value is
+    /// read whole. For several parts of one version use [`Family::get_stream`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -163,15 +172,18 @@ impl Family {
     /// # Errors
     /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
     /// * `Io`: the system refused a read. Repeat the call.
-    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `NotFound`: the family was dropped; an absent key is no error. Get another handle.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.reader().get_range(key, offset, len)
     }
 
-    /// Opens a value for reading in pieces, in constant memory if the value is large; `None` if the
-    /// key is absent.
+    /// Opens a large value for reading in pieces, where the whole does not fit in memory; `None` if
+    /// the key is absent.
+    ///
+    /// The reader shows this version, even if the key is overwritten later, and keeps it on disk
+    /// until its drop. A value without a file of its own (up to 4 MiB by default) is read at once.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -183,17 +195,18 @@ impl Family {
     /// # Errors
     /// * `Corruption`: stored bytes are damaged. Restore or [repair](crate::Db::repair) the store.
     /// * `Io`: the system refused a read. Repeat the call.
-    /// * `NotFound`: the family was dropped. Get another handle.
+    /// * `NotFound`: the family was dropped; an absent key is no error. Get another handle.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.reader().get_stream(key)
     }
 
-    /// Iterates over all keys of the family and their values in ascending byte order.
+    /// Scans all keys of the family and their values in ascending byte order; `.rev()` descends.
     ///
-    /// Later writes stay invisible to the iterator, and an error is its last item; [`Iter::keys`]
-    /// reads no values. The iterator keeps superseded files on disk: drop it early.
+    /// Later writes stay invisible to the iterator. Creation cannot fail: an error is the last
+    /// item. [`Iter::keys`] reads no values. The iterator keeps superseded files on disk: drop it
+    /// early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -205,9 +218,11 @@ impl Family {
         self.reader().iter()
     }
 
-    /// Iterates over a range of keys of the family and their values in ascending byte order.
+    /// Scans a range of keys of the family, such as a span of time, with their values in ascending
+    /// byte order; `.rev()` descends.
     ///
-    /// An empty range, or a start after the end, yields nothing.
+    /// An empty range, or a start after the end, yields nothing. An error is the last item. Later
+    /// writes stay invisible. [`Family::prefix`] selects by a common beginning.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -220,10 +235,11 @@ impl Family {
         self.reader().range(range)
     }
 
-    /// Iterates over the keys of the family that begin with `prefix`, with their values, in
-    /// ascending byte order.
+    /// Scans the keys of the family that begin with `prefix`, such as all items of a user, with
+    /// their values, in ascending byte order.
     ///
-    /// An empty prefix selects all keys.
+    /// An empty prefix selects all keys. An error is the last item. Later writes stay invisible.
+    /// [`Iter::within`] continues a paged scan.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -236,12 +252,14 @@ impl Family {
         self.reader().prefix(prefix)
     }
 
-    /// Sets a key of the family to a value, and replaces the former value if there is one.
+    /// Sets one key of the family, and replaces its value; a [`WriteBatch`](crate::WriteBatch) sets
+    /// several together.
     ///
-    /// A value may have up to 1 GiB; [`Family::put_stream`] writes a large one without holding it
-    /// in memory. The write has the durability of
-    /// [`Options::durability`](field@crate::Options::durability) on return (default: buffered), and
-    /// is visible to all readers.
+    /// On return all readers see the write. It has the durability of
+    /// [`Options::durability`](field@crate::Options::durability) (default: buffered, so a loss of
+    /// power may take it until [`Db::sync`](crate::Db::sync)). The call may wait for memory,
+    /// background work or space: [`Family::writing`] bounds that. A value has at most 1 GiB;
+    /// [`Family::put_stream`] writes one that does not fit in memory.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -256,14 +274,17 @@ impl Family {
     /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.writer().put(key, value)
     }
 
-    /// Starts a value of the family that the caller writes in pieces, in constant memory.
+    /// Starts a value of the family that does not fit in memory: the caller writes it in pieces.
     ///
     /// The value appears when [`ValueWriter::finish`] returns; until then readers see the former
-    /// one.
+    /// one. A drop before that leaves the former value. Errors of space and of a dropped family
+    /// appear with the pieces and at the end.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -283,7 +304,11 @@ impl Family {
         self.writer().put_stream(key)
     }
 
-    /// Deletes a key of the family; an absent key is no error. Costs a small write and no read.
+    /// Deletes one key of the family; an absent key is no error. Costs a small write and no read.
+    ///
+    /// On return no new read sees the key; existing snapshots and iterators do. Durability is that
+    /// of [`Family::put`]. Background work frees the space later. A delete also works in a store at
+    /// its space limit. For many adjacent keys use [`Family::delete_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -298,6 +323,8 @@ impl Family {
     /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.writer().delete(key)
     }
@@ -305,7 +332,10 @@ impl Family {
     /// Deletes all keys of a range of the family at the cost of one write, however many keys there
     /// are.
     ///
-    /// An empty range deletes nothing; snapshots and iterators that exist still see the keys.
+    /// On return no new read sees the keys; existing snapshots and iterators do. An empty range
+    /// deletes nothing. Durability is that of [`Family::put`]. Background work frees the space
+    /// later; [`Family::compact_range`] does it now. [`Db::drop_family`](crate::Db::drop_family)
+    /// removes all data of a family.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -320,17 +350,24 @@ impl Family {
     /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `Io` (the write may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.writer().delete_range(range)
     }
 
-    /// Frees the space of deleted and overwritten keys of a range now, and waits for that.
+    /// Drops the deleted and overwritten data of a range now, and waits: after a mass delete, or
+    /// before a checkpoint. Compaction runs in the background anyway.
     ///
-    /// Compaction runs in the background anyway; use this call after a mass delete or before a
-    /// checkpoint. The call moves the data of the range down, level by level, to the last level in
-    /// use. There it rewrites only files with deleted keys, or with versions that snapshots held.
-    /// That takes device time and free space. Reads and writes continue; later writes are not
-    /// moved. Versions that snapshots see stay. An empty range does nothing.
+    /// The call flushes the whole store, then moves the data of the range down, level by level, to
+    /// the last level in use, where it lies on return. There it rewrites only files with deleted
+    /// keys, or with versions of former snapshots. Files move as a whole, with the keys around the
+    /// range. Versions that open snapshots see stay, and later writes are not moved.
+    ///
+    /// Small values are freed on return. Of separated values (512 bytes and more by default) only
+    /// the keys are dropped: [`Db::collect_garbage`](crate::Db::collect_garbage) frees the values.
+    /// The call takes device time and free space; reads and writes continue. It skips damaged files
+    /// without an error: see [`Db::damaged_files`](crate::Db::damaged_files).
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -345,7 +382,7 @@ impl Family {
     /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
     /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot compact. Completed parts stay.
-    /// * The error of a background job, such as `Corruption` of a file in the range.
+    /// * `Io`, `Poisoned`: background work failed. After `Poisoned` close and reopen the store.
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.compact_range_with(range, &CompactRequest::default(), &mut |_| {})
     }
@@ -378,7 +415,7 @@ impl Family {
     /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
     /// * `Cancelled`: [`CompactRequest::cancel`] ended the call. Completed parts stay.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot compact. Completed parts stay.
-    /// * The error of a background job, such as `Corruption` of a file in the range.
+    /// * `Io`, `Poisoned`: background work failed. After `Poisoned` close and reopen the store.
     pub fn compact_range_with(
         &self,
         range: impl KeyRange,
@@ -390,9 +427,11 @@ impl Family {
         self.0.kv().compact_range_with(self.0.inner(), range, request.clone(), tell)
     }
 
-    /// Returns the number of the family, 0 for `default`; the store never reuses a number.
+    /// Returns the number of the family, to find it in the report of
+    /// [`Db::repair`](crate::Db::repair), which names families by number.
     ///
-    /// [`Db::repair`](crate::Db::repair) reports losses by this number.
+    /// The number is 0 for `default`; the store never reuses one. The call reads memory only, also
+    /// after a drop of the family.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -403,7 +442,8 @@ impl Family {
         self.0.inner().id()
     }
 
-    /// Returns the name of the family, 1 to 1024 bytes.
+    /// Returns the name of the family, for messages and for [`Db::family`](crate::Db::family) after
+    /// the next open. It has 1 to 1024 bytes and never changes.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -414,10 +454,11 @@ impl Family {
         self.0.inner().name()
     }
 
-    /// Returns the present options of the family, with derived values filled in.
+    /// Returns the present options of the family, as the base of [`Family::set_options`], with
+    /// derived values filled in.
     ///
-    /// Use them as the base of [`Family::set_options`]. Sizes that the store reduced for a small
-    /// volume are returned as given.
+    /// Sizes that the store reduced for a small volume are returned as given. The call reads memory
+    /// only.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -428,11 +469,13 @@ impl Family {
         self.0.inner().options()
     }
 
-    /// Replaces the options of the family, durably, while reads and writes continue.
+    /// Changes the options of an existing family while reads and writes continue, for example its
+    /// compression.
     ///
-    /// New files use the new options at once. Existing data keeps its form until background work
-    /// rewrites it; [`Family::compact_range_with`] forces that. The next open replaces the options
-    /// of the family `default` by [`Options::family`](crate::Options::family).
+    /// The change is durable on return. New files use the new options at once. Existing data stays
+    /// readable in its form until background work rewrites it; [`Family::compact_range_with`]
+    /// forces that. All options are replaced: begin with [`Family::options`]. The next open
+    /// replaces those of the family `default` by [`Options::family`](crate::Options::family).
     ///
     /// ```
     /// # use lavastore::FamilyOptions;
@@ -444,9 +487,9 @@ impl Family {
     ///
     /// # Errors
     /// * `InvalidArgument`: an option is out of range; the message names it and its range.
-    /// * `Unsupported`: this build lacks the compression.
+    /// * `Unsupported`: this build lacks the compression or the policy.
     /// * `NotFound`: the family was dropped.
-    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `NoSpace`: the former options stay. Make room and repeat.
     /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
     pub fn set_options(&self, options: &FamilyOptions) -> Result<()> {

@@ -6,18 +6,18 @@ use crate::{Error, Result};
 use lavakv::DbIterator;
 use std::iter::FusedIterator;
 
-/// A double-ended iterator over keys and values in byte order, as of its creation; `.rev()`
-/// descends.
+/// A double-ended iterator over keys and values in byte order, for scans; `.rev()` descends.
 ///
-/// Use it for scans; [`Iter::keys`] reads no values, and [`Iter::cursor`] seeks in the same keys.
+/// [`Iter::keys`] reads no values, and [`Iter::cursor`] seeks in the same keys and copies nothing.
 /// Each item copies its key and value.
 ///
 /// * **Visibility.** The iterator shows the state of its creation, or of its snapshot. Later writes
 ///   stay invisible to it.
 /// * **Cost.** `next` may block on the device; sequential items are read ahead.
 ///   [`ReadOptions`](crate::ReadOptions) tune that.
-/// * **End.** An error is the last item. After [`Db::close`](crate::Db::close) that error is
-///   `Closed`. A range without keys yields nothing.
+/// * **End.** An error is the last item: make another iterator behind the last key, or use a
+///   [`Cursor`] to pass damage. After [`Db::close`](crate::Db::close) that error is `Closed`. A
+///   range without keys yields nothing.
 /// * **Space.** The iterator keeps superseded files on disk and the store open: drop it when it is
 ///   done.
 ///
@@ -86,10 +86,12 @@ impl Iter {
         made
     }
 
-    /// Restricts the iterator to a range, as of the same moment, and restarts at the ends of the
-    /// intersection.
+    /// Narrows a scan to a range, to continue a paged scan behind the last key of a page, as of the
+    /// same moment.
     ///
-    /// A paged scan continues behind the last key of a page. An empty intersection yields nothing.
+    /// The iterator restarts at both ends of the intersection with its former range. An empty
+    /// intersection yields nothing. An iterator that has reached its end or an error stays at its
+    /// end. The call cannot fail: an error is the next item.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -117,7 +119,8 @@ impl Iter {
         self
     }
 
-    /// Turns the iterator into one over keys only, which reads no values from the device.
+    /// Turns the iterator into one over keys only, for counts and listings: it reads no separated
+    /// values from the device. It continues at the same position, as of the same moment.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -130,9 +133,12 @@ impl Iter {
         Keys(self)
     }
 
-    /// Turns the iterator into a cursor that seeks in the same keys, as of the same moment.
+    /// Turns the iterator into a cursor over the same keys and the same moment, where a program
+    /// seeks, changes direction, or avoids copies.
     ///
-    /// The cursor has no position yet: call a `seek` method first.
+    /// The cursor has no position yet: call a `seek` method first. Call this before the iterator
+    /// has reached its end or an error: afterwards the cursor of an iterator without a snapshot
+    /// shows the present state.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -144,11 +150,11 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`, `Io`: files cannot be opened. Repeat after `Io`; for damage see
-    ///   [`Db::damaged_files`](crate::Db::damaged_files).
+    /// * `Corruption`, `Io`: files cannot be opened. Repeat after `Io` with another iterator; for
+    ///   damage see [`Db::damaged_files`](crate::Db::damaged_files).
     /// * `NotFound`: the family was dropped.
     /// * `InvalidArgument`: the snapshot belongs to another store.
-    /// * `Closed`: the store was closed.
+    /// * `Closed`, `Forked`: the store was closed, or a parent process opened it. Open it again.
     pub fn cursor(mut self) -> Result<Cursor> {
         let iterator = self.another()?;
         Ok(Cursor { iterator, _family: self.family })
@@ -259,7 +265,8 @@ impl std::fmt::Debug for Iter {
 
 /// An iterator over keys without their values, for counts and listings; [`Iter::keys`] returns it.
 ///
-/// Visibility, errors and space are those of [`Iter`].
+/// It is as [`Iter`]: it shows one moment, `.rev()` descends, an error is the last item, and it
+/// keeps superseded files on disk. Damage to separated values stays undetected.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -288,13 +295,13 @@ impl DoubleEndedIterator for Keys {
 
 impl FusedIterator for Keys {}
 
-/// A cursor over the keys of an [`Iter`]: it seeks, moves in both directions, and lends keys and
-/// values.
+/// A cursor over the keys of an [`Iter`], for joins and merges, where most keys are skipped, and to
+/// avoid copies: it seeks, moves in both directions, and lends keys and values.
 ///
-/// Use it for joins and merges, where most keys are skipped, and to avoid copies. [`Iter::cursor`]
-/// returns it without a position: call a `seek` method first. It shows one moment, keeps superseded
-/// files on disk, and keeps the store open. Moves may block on the device. After
-/// [`Db::close`](crate::Db::close) they fail with `Closed`.
+/// [`Iter::cursor`] returns it without a position: call a `seek` method first. After an error of a
+/// move it has none either, and stays usable. It shows one moment, keeps superseded files on disk,
+/// and keeps the store open. Moves may block on the device; one thread at a time moves it. After
+/// [`Db::close`](crate::Db::close) moves fail with `Closed`.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -317,8 +324,9 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Returns true while the cursor is on an entry: false before the first seek, past an end, and
-    /// after an error.
+    /// Tells whether the cursor is on an entry, to end a loop of moves: false before the first
+    /// seek, past an end, and after an error of a move. The `Result` of the move distinguishes an
+    /// end from an error. The call reads nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -331,7 +339,9 @@ impl Cursor {
         self.iterator.valid()
     }
 
-    /// Moves to the first key of the range; without keys the cursor has no position.
+    /// Moves to the first key of the range, to scan upward with [`Cursor::next`]. Without keys the
+    /// call succeeds and the cursor has no position. It may block on the device; a separated value
+    /// is not read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -348,12 +358,15 @@ impl Cursor {
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     ///
-    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
+    /// After an error the cursor has no position: [`Cursor::valid`] is false, and [`Cursor::key`]
+    /// is empty. Any `seek` method starts anew, and the cursor stays usable.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.iterator.seek_to_first()
     }
 
-    /// Moves to the last key of the range; without keys the cursor has no position.
+    /// Moves to the last key of the range, to scan downward with [`Cursor::prev`]. Without keys the
+    /// call succeeds and the cursor has no position. It may block on the device; a separated value
+    /// is not read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -370,12 +383,18 @@ impl Cursor {
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     ///
-    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
+    /// After an error the cursor has no position: [`Cursor::valid`] is false, and [`Cursor::key`]
+    /// is empty. Any `seek` method starts anew, and the cursor stays usable.
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.iterator.seek_to_last()
     }
 
-    /// Moves to the first key at or after `key`; without such a key the cursor has no position.
+    /// Moves to the first key at or after `key`, to begin a scan there or to skip keys in a join;
+    /// [`Cursor::seek_for_prev`] finds the last key at or before it.
+    ///
+    /// Without such a key in the range the call succeeds and the cursor has no position. It needs
+    /// no former position, may block on the device, and does not read a separated value. A key
+    /// before the range leads to its first key.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -392,12 +411,18 @@ impl Cursor {
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     ///
-    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
+    /// After an error the cursor has no position: [`Cursor::valid`] is false, and [`Cursor::key`]
+    /// is empty. Any `seek` method starts anew, and the cursor stays usable.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.iterator.seek(key.as_ref())
     }
 
-    /// Moves to the last key at or before `key`; without such a key the cursor has no position.
+    /// Moves to the last key at or before `key`, to find the newest entry up to a time, or to scan
+    /// downward; [`Cursor::seek`] finds the first key at or after it.
+    ///
+    /// Without such a key in the range the call succeeds and the cursor has no position. It needs
+    /// no former position, may block on the device, and does not read a separated value. A key
+    /// behind the range leads to its last key.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -414,12 +439,15 @@ impl Cursor {
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     ///
-    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
+    /// After an error the cursor has no position: [`Cursor::valid`] is false, and [`Cursor::key`]
+    /// is empty. Any `seek` method starts anew, and the cursor stays usable.
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.iterator.seek_for_prev(key.as_ref())
     }
 
-    /// Moves to the next key; behind the last key the cursor has no position.
+    /// Moves to the next key of an upward scan; behind the last key the call succeeds and the
+    /// cursor has no position. Entries in order are read ahead, so most calls do not block. It
+    /// costs more after a [`Cursor::prev`], for the change of direction.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -438,13 +466,15 @@ impl Cursor {
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     ///
-    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
+    /// After an error the cursor has no position: [`Cursor::valid`] is false, and [`Cursor::key`]
+    /// is empty. To retry, seek to the last key read: `next` and `prev` need a position.
     #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `Iter` is the Iterator")]
     pub fn next(&mut self) -> Result<()> {
         self.iterator.next()
     }
 
-    /// Moves to the previous key; before the first key the cursor has no position.
+    /// Moves to the previous key of a downward scan; before the first key the call succeeds and the
+    /// cursor has no position. It costs more after a [`Cursor::next`], for the change of direction.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -464,18 +494,20 @@ impl Cursor {
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the data. Use one that has it.
     ///
-    /// After an error of a read the cursor has no position: [`Cursor::valid`] is false.
+    /// After an error the cursor has no position: [`Cursor::valid`] is false, and [`Cursor::key`]
+    /// is empty. To retry, seek to the last key read: `next` and `prev` need a position.
     pub fn prev(&mut self) -> Result<()> {
         self.iterator.prev()
     }
 
-    /// Continues behind damaged bytes after a failed move, in the same direction, to salvage the
-    /// rest of a scan.
+    /// Salvages the rest of a scan: continues behind damaged bytes after a move that failed with
+    /// `Corruption`, in the same direction.
     ///
     /// The cursor skips every key that the damaged part may hold: one block of a file if its end is
     /// known, otherwise the whole file (from [`crate::DamagedFile::first_key`] to `last_key`).
     /// Entries of other files between these keys are skipped too, since newer damaged entries may
-    /// replace them. Read single keys with [`crate::Db::get`].
+    /// replace them. Read single keys with [`crate::Db::get`]. [`Db::repair`](crate::Db::repair)
+    /// salvages a whole store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -493,7 +525,7 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: the last move did not fail on damage. Move or seek instead.
+    /// * `InvalidArgument`: the last move did not fail in a file. Move or seek instead.
     /// * `Corruption`: the next part is damaged too. Call again.
     /// * `Io`: the system refused a read. Seek again.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
@@ -504,7 +536,8 @@ impl Cursor {
         self.iterator.skip_damaged()
     }
 
-    /// Lends the key at the position; empty if the cursor has no position.
+    /// Lends the key at the position until the next move, without a copy; empty if the cursor has
+    /// no position (a stored key may be empty too: check [`Cursor::valid`]).
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -515,10 +548,12 @@ impl Cursor {
         self.iterator.key()
     }
 
-    /// Lends the value at the position; empty if the cursor has no position.
+    /// Lends the value at the position until the next move, without a copy; empty if the cursor has
+    /// no position.
     ///
-    /// A separated value is read by the first call at a position, which may block on the device.
-    /// Moves do not read it. Calls at consecutive positions read the next values ahead.
+    /// A separated value (512 bytes and more by default) is read by the first call at a position,
+    /// which may block on the device. Moves do not read it. Calls at consecutive positions read the
+    /// next values ahead.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -530,10 +565,12 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// * `Corruption`: the separated value is damaged. Move on; the cursor keeps its position.
+    /// * `Corruption`: the separated value is damaged. Move on.
     /// * `Io`: the system refused a read. Repeat the call or move on.
     /// * `Busy` (read-only: the writer removed a file), `Closed`, `Forked`: open the store again.
     /// * `Unsupported`: this build lacks the compression of the value. Use one that has it.
+    ///
+    /// The cursor keeps its position after an error, so [`Cursor::next`] continues the scan.
     pub fn value(&self) -> Result<&[u8]> {
         self.iterator.value()
     }

@@ -7,43 +7,47 @@
 //! assert_eq!(db.put(too_long, "").unwrap_err().kind(), ErrorKind::TooLarge);
 //! ```
 
-/// Longest key, 65,536 bytes. The shortest is one byte; empty keys need a store of format 2.
+/// Longest key, 65,536 bytes, to check keys before a write: a longer one fails with `TooLarge`. The
+/// shortest is one byte; empty keys need a store of format 2.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::KEY_LEN_MAX, 64 << 10);
 /// ```
 pub const KEY_LEN_MAX: usize = lavakv::limits::KEY_LEN_MAX;
 
-/// Longest value, 1 GiB: in a put, in a batch, in a stream. A value may be empty.
+/// Longest value, 1 GiB: in a put, in a batch, in a stream. A value may be empty. Split longer data
+/// over several keys.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::VALUE_LEN_MAX, 1 << 30);
 /// ```
 pub const VALUE_LEN_MAX: u64 = lavakv::limits::LARGE_VALUE_LEN_MAX;
 
-/// Longest batch in bytes, to compare with [`WriteBatch::byte_len`](crate::WriteBatch::byte_len).
-/// Values with their own files do not count.
+/// Longest batch, 16 MiB + 128 KiB, to compare with
+/// [`WriteBatch::byte_len`](crate::WriteBatch::byte_len) while filling one. Values with their own
+/// files do not count. Split a longer batch.
 ///
 /// ```
 /// assert!(lavastore::limits::BATCH_LEN_MAX > 16 << 20);
 /// ```
 pub const BATCH_LEN_MAX: usize = lavakv::limits::BATCH_LEN_MAX;
 
-/// Longest name of a column family, 1024 bytes. The empty name is refused.
+/// Longest name of a column family, 1024 bytes of UTF-8. The empty name is refused.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::FAMILY_NAME_LEN_MAX, 1024);
 /// ```
 pub const FAMILY_NAME_LEN_MAX: usize = lavakv::limits::FAMILY_NAME_LEN_MAX;
 
-/// Maximum number of column families in a store, `default` included: 65,536.
+/// Maximum number of column families in a store, `default` included: 65,536. For more key spaces
+/// use prefixes of keys.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::FAMILIES_MAX, 1 << 16);
 /// ```
 pub const FAMILIES_MAX: usize = lavakv::limits::FAMILIES_MAX;
 
-/// Longest record of a log, 16 MiB.
+/// Longest record of a log, 16 MiB, to split longer data before an append. A record may be empty.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::RECORD_LEN_MAX, 16 << 20);
@@ -57,14 +61,15 @@ pub const RECORD_LEN_MAX: usize = lavalog::limits::RECORD_LEN_MAX;
 /// ```
 pub const LOG_NAME_LEN_MAX: usize = lavalog::limits::NAME_LEN_MAX;
 
-/// Longest metadata of a log, 4096 bytes.
+/// Longest metadata of a log, 4096 bytes. Put more data into a record or a key.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::LOG_METADATA_LEN_MAX, 4096);
 /// ```
 pub const LOG_METADATA_LEN_MAX: usize = lavalog::limits::METADATA_LEN_MAX;
 
-/// Maximum number of logs in a store, 1,048,576.
+/// Maximum number of logs in a store, 1,048,576. Creating one more fails with `TooLarge`; deleted
+/// logs do not count.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::LOGS_MAX, 1 << 20);

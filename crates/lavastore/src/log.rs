@@ -22,10 +22,10 @@ use lavakv::process::Owned;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Log sequence number: the number of a record in its log, chosen by the writer.
+/// Identifies a record in its log. The writer chooses the number, 0 to 2^64 - 2.
 ///
-/// The range is 0 to 2^64 - 2. Usually the numbers are consecutive, but gaps and any order are
-/// allowed.
+/// Usually the numbers are consecutive, but gaps and any order are allowed. An LSN has no meaning
+/// in another log; a [`SeqNo`](crate::SeqNo) numbers the writes of keys.
 ///
 /// ```
 /// # let store = lavastore::testing::log_store();
@@ -125,8 +125,10 @@ impl Drop for Shared {
 impl LogStore {
     /// Opens a store of logs with default options, and creates it if it is missing.
     ///
-    /// The open recovers what the last process left. One process at a time has a store open for
-    /// writing.
+    /// The open recovers what the last process left, which costs a read of the log's newest part.
+    /// One process at a time has a store open for writing; [`LogStore::open_read_only`] opens it
+    /// beside that one. For keys and logs in one store use
+    /// [`Db::open_with_logs`](crate::Db::open_with_logs).
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-open-{}", std::process::id()));
@@ -147,6 +149,8 @@ impl LogStore {
     }
 
     /// Opens a store of logs with options: a space limit, another durability, a fast tier.
+    ///
+    /// The store does not remember them: pass the same ones at every open.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-with-{}", std::process::id()));
@@ -169,8 +173,9 @@ impl LogStore {
         Self::open_in(&Env::kernel(), path, options)
     }
 
-    /// Opens a store of logs in an environment: the kernel's, a volume of LavaFS, or a simulated
-    /// machine ([`testing`](crate::testing)).
+    /// Opens a store of logs that is not in the machine's file system, in an environment: a volume
+    /// of LavaFS, two disks ([`Volumes::env`](crate::Volumes::env)), or a simulated machine for
+    /// crash tests ([`testing`](crate::testing)).
     ///
     /// ```
     /// use lavastore::{LogOptions, LogStore, testing::SimEnv};
@@ -247,11 +252,15 @@ impl LogStore {
         Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_secondary: false })), host: None })
     }
 
-    /// Salvages every record that can be proved in the store at `path` into a new store in `into`,
-    /// and reports the losses of each log. Repair only reads the damaged store: it stays the same
-    /// byte for byte, and no write permission is needed. `into` must be missing, empty, or the
-    /// remainder of an interrupted repair. Every open refuses `into` until the repair has finished.
-    /// Damage is no error: the report lists the losses.
+    /// Salvages the records of a damaged store of logs into a new one, where an open fails with
+    /// `Corruption` or [`LogStore::verify`] found damage, and no checkpoint is at hand.
+    ///
+    /// Damage is no error: the report lists the losses of each log. Every saved record has passed
+    /// its checksum. Repair only reads the damaged store: it stays the same byte for byte, and no
+    /// write permission is needed. `into` must be missing, empty, or the remainder of an
+    /// interrupted repair. Every open refuses `into` until the repair has finished. The call reads
+    /// the whole store, copies its live records, and blocks until the copy is durable.
+    /// [`LogRepairOptions::dry_run`] shows the losses first.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-log-repair-{}", std::process::id()));
@@ -282,8 +291,12 @@ impl LogStore {
     }
 
     /// Salvages logs as [`LogStore::repair`] does, where the damaged or the new store is not in the
-    /// machine's file system, but on a LavaFS volume or a simulated machine. Damage is no error:
-    /// the report lists the losses.
+    /// machine's file system, but on a LavaFS volume, on two disks
+    /// ([`Volumes::env`](crate::Volumes::env)), or on a simulated machine. `from` and `to` may be
+    /// the same environment.
+    ///
+    /// Damage is no error: the report lists the losses. The damaged store stays the same byte for
+    /// byte, also after an error.
     ///
     /// ```
     /// use lavastore::{LogOptions, LogRepairOptions, LogStore, testing::SimEnv};
@@ -355,9 +368,11 @@ impl LogStore {
 
 /// Access to logs.
 impl LogStore {
-    /// Returns the log with this name, and creates it durably if it is missing.
+    /// Returns the log with this name, and creates it durably if it is missing: the usual way to a
+    /// handle.
     ///
-    /// A name has 1 to 1024 bytes. Only the creation writes to the device.
+    /// A name has 1 to 1024 bytes. Only the creation writes to the device, and blocks until it is
+    /// durable. Use [`LogStore::open_log`] where a missing log is an error.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -371,12 +386,13 @@ impl LogStore {
     /// * `TooLarge`: the store has 1,048,576 logs. Delete unused ones.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the log may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the log may exist. Close and reopen the store.
     pub fn log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().log(name)?))
     }
 
-    /// Returns an existing log; creates none.
+    /// Returns an existing log where a missing one is an error, and in a read-only store; creates
+    /// none. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -384,13 +400,14 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`: there is no such log. Check the name, or use [`LogStore::log`]. `Closed`,
-    /// `Forked`.
+    /// * `NotFound`: there is no such log. Check the name, or use [`LogStore::log`].
+    /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
     pub fn open_log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().open_log(name)?))
     }
 
-    /// Creates a log; the log is durable on return. A store has at most 1,048,576 logs.
+    /// Creates a log where an existing one is an error, to claim a name; the log is durable on
+    /// return. A store has at most 1,048,576 logs. Use [`LogStore::log`] if it may exist.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -405,7 +422,7 @@ impl LogStore {
     /// * `TooLarge`: the store has 1,048,576 logs. Delete unused ones.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the log may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the log may exist. Close and reopen the store.
     pub fn create_log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().create_log(name)?))
     }
@@ -413,7 +430,8 @@ impl LogStore {
     /// Deletes a log with all its records and metadata; the delete is durable on return.
     ///
     /// All handles of the log then fail with `NotFound`, even after a log of the same name is
-    /// created. Background work frees the space. The call also works in a full store.
+    /// created. Background work frees the space. The call also works in a full store. To keep the
+    /// log and remove old records only, use [`Log::trim`].
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -427,13 +445,13 @@ impl LogStore {
     /// * `NotFound`: there is no such log. Check the name.
     /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the log may be gone), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the log may be gone. Close and reopen the store.
     pub fn delete_log(&self, name: &str) -> Result<()> {
         self.engine().delete_log(name)
     }
 
     /// Returns the names of all logs in byte order; for very many logs use
-    /// [`LogStore::log_names_from`].
+    /// [`LogStore::log_names_from`]. Reads memory only. A closed store returns none.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -467,10 +485,13 @@ impl LogStore {
 
 /// Writes to several logs.
 impl LogStore {
-    /// Writes a batch atomically, over any number of logs.
+    /// Writes a batch atomically, over any number of logs, where records or metadata must appear
+    /// together.
     ///
     /// Readers and crashes see all operations of the batch or none. The call blocks until the batch
-    /// has its durability.
+    /// has the durability of the store. At the space limit it may wait up to ten seconds for
+    /// garbage collection. An identical record at the same LSN succeeds, so the batch may be
+    /// repeated.
     ///
     /// ```
     /// use lavastore::LogBatch;
@@ -489,9 +510,10 @@ impl LogStore {
     /// * `NotFound`: a log was deleted. `TooLarge`: beyond the [`limits`](crate::limits). Split it.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the batch may exist. Close and reopen the store.
     ///
-    /// Nothing is written after an error other than `Io`.
+    /// After `Io` or `Poisoned` the next open decides whether the write exists; after another error
+    /// nothing is written.
     pub fn write(&self, batch: &LogBatch<'_>) -> Result<()> {
         self.write_as(batch, None)
     }
@@ -514,9 +536,10 @@ impl LogStore {
     /// * `NotFound`: a log was deleted. `TooLarge`: beyond the [`limits`](crate::limits). Split it.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the batch may exist. Close and reopen the store.
     ///
-    /// Nothing is written after an error other than `Io`. The options must not ask for
+    /// After `Io` or `Poisoned` the next open decides whether the batch exists; after another error
+    /// nothing is written. The options must not ask for
     /// [`Volatile`](crate::Durability::Volatile), since records are always in the log, or for a
     /// deadline ([`WriteOptions::wait_at_most`]).
     pub fn write_with(&self, batch: &LogBatch<'_>, options: &WriteOptions) -> Result<()> {
@@ -528,10 +551,11 @@ impl LogStore {
         self.engine().write(batch.inner(), durability.unwrap_or_else(|| self.engine().durability()))
     }
 
-    /// Writes a batch without waiting for the device.
+    /// Writes a batch without waiting for the device, to keep many batches in flight on one thread.
     ///
-    /// Readers see the records on return, before they are durable; a loss of power may still take
-    /// them. The completion resolves when they are durable.
+    /// Readers see all of its operations on return, before they are durable; a loss of power may
+    /// still take them, all or none. The completion resolves when they are durable. At the space
+    /// limit the call itself may wait up to ten seconds for garbage collection.
     ///
     /// ```
     /// use lavastore::LogBatch;
@@ -548,17 +572,18 @@ impl LogStore {
     /// * `NotFound`: a log was deleted. `TooLarge`: beyond the [`limits`](crate::limits). Split it.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the batch may exist. Close and reopen the store.
     ///
-    /// Nothing is written after an error other than `Io`. The completion reports a later failure of
-    /// the device.
+    /// After `Io` or `Poisoned` the next open decides whether the write exists; after another error
+    /// nothing is written. The completion reports a later failure of the device.
     pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
         batch.check_store(self.id())?;
         Ok(Completion::new(self.engine().write_async(batch.inner())?))
     }
 
-    /// Makes all earlier buffered writes of all logs survive a loss of power; blocks until the
-    /// device has them.
+    /// Makes all earlier buffered writes of all logs survive a loss of power, to end a run of
+    /// buffered writes; blocks until the device has them. Writes that other threads make meanwhile
+    /// may or may not be included.
     ///
     /// ```
     /// # use lavastore::WriteOptions;

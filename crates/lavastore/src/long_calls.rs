@@ -2,7 +2,9 @@
 
 use crate::Cancel;
 
-/// Options of [`Db::checkpoint_with`](crate::Db::checkpoint_with): a token that cancels the copy.
+/// Makes a long checkpoint cancellable, or gives it a deadline: options of
+/// [`Db::checkpoint_with`](crate::Db::checkpoint_with) and
+/// [`LogStore::checkpoint_with`](crate::LogStore::checkpoint_with).
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -14,11 +16,14 @@ use crate::Cancel;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// Cancels the checkpoint; no part of the copy is left. Default: none.
+    /// Cancels the checkpoint, which then fails with `Cancelled`; no part of the copy is left.
+    /// Default: none.
     pub cancel: Option<Cancel>,
 }
 
-/// Options of [`Db::verify_with`](crate::Db::verify_with): a token that cancels the check.
+/// Makes a long verification cancellable, or gives it a deadline: options of
+/// [`Db::verify_with`](crate::Db::verify_with) and
+/// [`LogStore::verify_with`](crate::LogStore::verify_with).
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -29,6 +34,7 @@ pub struct CheckpointOptions {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyOptions {
-    /// Cancels the verification, without a report. Default: none.
+    /// Cancels the verification, which then fails with `Cancelled` and returns no report. The store
+    /// is unchanged. Default: none.
     pub cancel: Option<Cancel>,
 }

@@ -2,12 +2,14 @@
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// A range of keys: `"a".."c"`, `"a"..="c"`, `"a"..`, `.."c"`, `..`, or a pair of [`Bound`]s, of
-/// strings, arrays, slices, vectors or any other [`AsRef<[u8]>`](AsRef).
+/// Selects the keys of a range read or a range delete: `"a".."c"`, `"a"..="c"`, `"a"..`, `.."c"`,
+/// `..`, or a pair of [`Bound`]s, of strings, arrays, slices, vectors or any other
+/// [`AsRef<[u8]>`](AsRef).
 ///
-/// The counterpart of [`std::ops::RangeBounds`] for a `BTreeMap`. That trait leaves the element
-/// type of `..` undetermined and implements `b"a"..b"c"` in two ways, so neither would compile as
-/// an argument.
+/// Keys compare byte by byte. A start after the end is an empty range for a read, and
+/// `InvalidArgument` for a delete. For all keys with a common beginning use
+/// [`Db::prefix`](crate::Db::prefix). The trait is implemented for the ranges of the standard
+/// library only; a program cannot implement it.
 ///
 /// ```
 /// # let db = lavastore::testing::store();

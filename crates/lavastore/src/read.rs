@@ -95,7 +95,8 @@ impl<'a> Reader<'a> {
         Reader { family, snapshot, options: &DEFAULT }
     }
 
-    /// Returns the same reader with other options, for example for a single scan of a snapshot.
+    /// Returns the same reader with other options, for example for a single scan of a snapshot that
+    /// must not displace the cache. The call reads nothing and cannot fail.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -140,7 +141,8 @@ impl<'a> Reader<'a> {
         self.family.kv().get_at(self.family.inner(), key.as_ref(), self.at())
     }
 
-    /// Returns whether a key has a value, at a lower cost than [`Reader::get`].
+    /// Returns whether a key has a value, where the value itself is not needed: cheaper than
+    /// [`Reader::get`].
     ///
     /// The call does not read a separated value (see
     /// [`FamilyOptions::min_blob_size`](crate::FamilyOptions::min_blob_size)), so damage to that
@@ -198,11 +200,13 @@ impl<'a> Reader<'a> {
         self.family.kv().multi_get_at(self.family.inner(), &keys, self.at())
     }
 
-    /// Reads a part of a value: at most `len` bytes from byte `offset` on.
+    /// Reads a part of a value, where the whole would cost too much memory: at most `len` bytes
+    /// from byte `offset` on.
     ///
     /// The result is shorter if the value ends earlier, and empty if the value ends at or before
-    /// `offset`. `None` means that the key is absent. Of a value in its own file (as
-    /// [`Reader::get_stream`] reads in pieces) the call reads that part only.
+    /// `offset`. `None` means that the key is absent. Of a value in its own file (by default above
+    /// 4 MiB, or streamed and above 256 KiB) the call reads that part only; other values are read
+    /// as a whole. For many parts use [`Reader::get_stream`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -249,7 +253,8 @@ impl<'a> Reader<'a> {
         Ok(found.map(|value| ValueReader::new(value, self.family.kv())))
     }
 
-    /// Iterates over all keys and their values in ascending byte order; `.rev()` descends.
+    /// Iterates over all keys and their values in ascending byte order; `.rev()` descends. Use
+    /// [`Reader::range`] or [`Reader::prefix`] for a part.
     ///
     /// The iterator shows the state of its creation; later writes stay invisible to it. Creation
     /// reads no data; the first item may read the device. An error, such as `Closed` or a dropped
@@ -268,6 +273,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Iterates over a range of keys and their values in ascending byte order; `.rev()` descends.
+    /// For a common beginning use [`Reader::prefix`].
     ///
     /// An empty range, or a start after the end, yields nothing. Later writes stay invisible to the
     /// iterator, and an error is its last item. The iterator keeps superseded files on disk: drop

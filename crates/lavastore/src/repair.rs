@@ -3,8 +3,8 @@
 use crate::{Cancel, Env, KeyRepairReport, LogOptions, LogRepairReport, Options, Result};
 use std::path::Path;
 
-/// Options of [`Db::repair`](crate::Db::repair): a dry run, the options of the new store,
-/// cancellation.
+/// Chooses how [`Db::repair`](crate::Db::repair) salvages a damaged store: a dry run to learn the
+/// losses first, the options of the new store, cancellation. The default repairs all of it.
 ///
 /// ```no_run
 /// use lavastore::{Db, RepairOptions};
@@ -14,25 +14,32 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// Options of the new store. Its families keep their former options as far as these are known.
+    /// Options of the new store, such as its durability and cache. Its families keep their former
+    /// options as far as these are known. A value out of range fails the repair with
+    /// `InvalidArgument`.
     pub options: Options,
     /// Options of the logs of the new store, if the damaged one has logs; as for
     /// [`Db::open_with_logs`](crate::Db::open_with_logs).
     pub logs: LogOptions,
-    /// Reads everything and writes nothing, to learn the losses first. Default: false.
+    /// Reads everything and writes nothing, to learn the losses first; the report is the same, and
+    /// it costs a read of the whole store. Default: false.
     pub dry_run: bool,
-    /// The fast tier of the store is lost, with the data that only its log had. If the fast tier
-    /// exists, pass both directories instead ([`Volumes::env`](crate::Volumes::env)). Default:
-    /// false.
+    /// Repairs although the fast tier of the store is lost: the data that only it had, such as its
+    /// log, is lost too. If the fast tier exists, pass both directories instead
+    /// ([`Volumes::env`](crate::Volumes::env)). Default: false.
     pub without_fast_tier: bool,
-    /// Cancels the repair; no part of the new store is left. Default: none.
+    /// Cancels a long repair, which then fails with `Cancelled`; no part of the new store is left,
+    /// and the damaged one is unchanged. Default: none.
     pub cancel: Option<Cancel>,
 }
 
-/// The result of a repair: salvaged and lost data, for keys and for logs.
+/// Tells after [`Db::repair`](crate::Db::repair) whether the new store may replace the damaged one:
+/// salvaged and lost data, for keys and for logs.
 ///
-/// Of a batch over keys and logs, the new store has both halves, or the report names the missing
-/// half under its engine.
+/// Begin with [`RepairReport::is_lossless`], then list the losses, or ask for the outcome of one
+/// key ([`KeyRepairReport::outcome`]) or one record ([`LogRepairReport::outcome`]). Of a batch over
+/// keys and logs, the new store has both halves, or the report names the missing half under its
+/// engine.
 ///
 /// ```no_run
 /// use lavastore::{Db, RepairOptions, RepairReport};
@@ -47,14 +54,16 @@ pub struct RepairOptions {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// Result for the keys.
+    /// Result for the keys: families, lost ranges, damaged files.
     pub keys: KeyRepairReport,
-    /// Result for the logs; `None` if the store has none.
+    /// Result for the logs: records, gaps, damaged files. `None` if the store has none.
     pub logs: Option<LogRepairReport>,
 }
 
 impl RepairReport {
-    /// Returns true if everything is known to be salvaged in its newest version.
+    /// Returns true if everything is known to be salvaged in its newest version, so that the new
+    /// store may replace the damaged one without a restore. Damage that cost no data does not
+    /// count.
     ///
     /// ```
     /// assert!(lavastore::RepairReport::default().is_lossless());
@@ -63,8 +72,9 @@ impl RepairReport {
         self.keys.is_lossless() && self.logs.as_ref().is_none_or(LogRepairReport::is_lossless)
     }
 
-    /// Returns the number of losses and of possibly resurrected older versions. Ranges with an
-    /// unknown outcome do not count.
+    /// Returns the number of losses and of possibly resurrected older versions, for a summary:
+    /// ranges and batches, not keys. Ranges with an unknown outcome do not count, so 0 does not
+    /// mean lossless: see [`RepairReport::is_lossless`].
     ///
     /// ```
     /// assert_eq!(lavastore::RepairReport::default().losses(), 0);
@@ -73,7 +83,8 @@ impl RepairReport {
         self.keys.losses() + self.logs.as_ref().map_or(0, LogRepairReport::losses)
     }
 
-    /// Returns true if no trace of a store was found.
+    /// Returns true if no trace of a store was found: the path was probably wrong.
+    /// [`RepairReport::is_lossless`] is true then as well.
     ///
     /// ```
     /// assert!(lavastore::RepairReport::default().found_nothing());

@@ -50,8 +50,8 @@ impl Requests {
         Ok(Requests { inner: Owned::new(family.kv().requests(options)?), family: family.clone() })
     }
 
-    /// Returns the interface for another family of the store, with the same bound and order of
-    /// writes.
+    /// Returns the interface for another family of the store; it shares the bound and the order of
+    /// writes with this one. A family of another store makes each call fail with `InvalidArgument`.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -68,7 +68,9 @@ impl Requests {
         Requests { inner: self.inner.clone(), family: family.handle().clone() }
     }
 
-    /// Returns the interface with other write options.
+    /// Returns the interface with other write options, for example durable writes beside buffered
+    /// ones. It shares the bound and the order of writes, so a durable write does not overtake
+    /// earlier ones.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -107,7 +109,8 @@ impl Requests {
         Requests { inner: Owned::new(self.inner.reading_at(snapshot.inner())), family: self.family.clone() }
     }
 
-    /// Submits a put and returns at once; the write applies in order of submission.
+    /// Submits a put and returns at once, to keep many writes in flight on one thread;
+    /// [`Db::put`](crate::Db::put) blocks instead. Writes apply in order of submission.
     ///
     /// The future resolves when the write has its durability; [`WriteRequest::visible`] resolves
     /// when readers see it.
@@ -137,7 +140,9 @@ impl Requests {
         self.inner.put(self.family.inner(), key.into(), value.into())
     }
 
-    /// Submits a delete and returns at once; an absent key is no error.
+    /// Submits a delete and returns at once; an absent key is no error. It applies in order of
+    /// submission, and the future resolves when the delete has its durability. A full store accepts
+    /// deletes.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -164,9 +169,11 @@ impl Requests {
         self.inner.delete(self.family.inner(), key.into())
     }
 
-    /// Submits an atomic batch over any number of families, and returns at once.
+    /// Submits an atomic batch over any number of families, and returns at once: for changes that
+    /// must appear together. It counts as one request.
     ///
-    /// An empty durable batch resolves when all writes visible before it are durable.
+    /// The future resolves when the batch has its durability. An empty durable batch resolves when
+    /// all writes visible before it are durable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -197,9 +204,12 @@ impl Requests {
         self.inner.write(batch.into_inner_for(&self.family)?)
     }
 
-    /// Submits a read of one key, as of now; an absent key gives `None`.
+    /// Submits a read of one key, as of now; an absent key gives `None`. Use
+    /// [`Requests::multi_get`] for several keys as of one moment.
     ///
-    /// A read that memory and cache can answer is resolved on return.
+    /// A read that memory and cache can answer is resolved on return; others read the device
+    /// without blocking the caller. It does not wait for earlier submitted writes: await
+    /// [`WriteRequest::visible`] first to read one's own write.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -225,7 +235,9 @@ impl Requests {
 
     /// Submits a read of several keys as of one moment; the answers are in the order of the keys.
     ///
-    /// The call counts as one request. An error of one key is the error of the request.
+    /// The call counts as one request, and its device reads run in parallel. An error of one key is
+    /// the error of the request; [`Db::multi_get`](crate::Db::multi_get) reports errors per key.
+    /// All values are in memory at once.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -254,10 +266,12 @@ impl Requests {
         self.inner.multi_get(self.family.inner(), keys)
     }
 
-    /// Submits a read of the first `limit` keys of a range with their values, as of one moment.
+    /// Submits a read of the first `limit` keys of a range with their values, as of one moment
+    /// between submission and answer: for pages of a long list.
     ///
     /// Fewer entries mean that the range has no more; an empty range gives an empty page. The next
-    /// page begins behind the last key.
+    /// page begins behind the last key, and sees a newer moment unless [`Requests::reading_at`]
+    /// fixes it. The whole page is in memory.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -286,8 +300,11 @@ impl Requests {
         self.inner.scan(self.family.inner(), options, limit)
     }
 
-    /// Submits a flush: all writes visible at submission, also volatile ones, are durable when it
+    /// Submits a flush of all memtables to tables, for example before a backup or to make volatile
+    /// writes durable. All writes visible at submission, also volatile ones, are durable when it
     /// resolves.
+    ///
+    /// To make buffered writes durable, an empty durable batch ([`Requests::write`]) costs less.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -310,8 +327,9 @@ impl Requests {
         self.inner.flush()
     }
 
-    /// Returns a completion queue for event loops: it takes requests with tokens and returns their
-    /// outcomes.
+    /// Returns a completion queue for event loops without futures: it takes requests with tokens
+    /// and returns their outcomes. Each loop makes its own. The call cannot fail; the queue is
+    /// empty.
     ///
     /// ```
     /// # use lavastore::Outcome;
@@ -327,8 +345,11 @@ impl Requests {
     }
 
     /// Lets writes proceed again after a failure stopped them, where
-    /// [`RequestOptions::stop_at_first_failure`] is set: later writes fail with `Busy` until
-    /// then, unwritten.
+    /// [`RequestOptions::stop_at_first_failure`] is set: later writes fail with `Busy` until then,
+    /// unwritten.
+    ///
+    /// Call it after the cause is gone, and submit the refused writes again. Without a stop it does
+    /// nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -344,7 +365,9 @@ impl Requests {
         self.inner.resume();
     }
 
-    /// Returns the number of requests in flight, including those of clones and of other families.
+    /// Returns the number of requests in flight, including those of clones and of other families,
+    /// to compare it with [`RequestOptions::depth`]. Requests that ended no longer count, even if
+    /// their future was not awaited.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

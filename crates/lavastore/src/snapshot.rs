@@ -3,11 +3,12 @@
 use crate::read::Reader;
 use crate::{Family, Iter, KeyRange, ReadOptions, Result, SeqNo, Value, ValueReader};
 
-/// A consistent view of all families at the moment of [`Db::snapshot`](crate::Db::snapshot).
+/// A consistent view of all families at the moment of [`Db::snapshot`](crate::Db::snapshot): use it
+/// to read several keys or families as of one moment while writers continue.
 ///
-/// Use a snapshot to read several keys or families as of one moment while writers continue. Its
-/// methods read the family `default`; [`Snapshot::family`] reads another one. A snapshot is cheap
-/// to clone and usable from any thread; the drop of the last clone releases it.
+/// Its methods read the family `default`; [`Snapshot::family`] reads another one. A single scan
+/// needs no snapshot, since an iterator shows one moment anyway. A snapshot is cheap to clone and
+/// usable from any thread; the drop of the last clone releases it. It ends with the process.
 ///
 /// A snapshot keeps every version that it sees on disk, and keeps the store open.
 /// [`Space::holders`](crate::Space::holders) reports its age and bytes. Drop snapshots early: in a
@@ -43,7 +44,8 @@ impl Snapshot {
         &self.inner
     }
 
-    /// Returns the reads of a family as of the snapshot.
+    /// Chooses another family than `default` for reads as of the snapshot. The call itself reads
+    /// nothing and cannot fail.
     ///
     /// A family that was created later is empty. Reads fail with `NotFound` if the family was
     /// dropped since, and with `InvalidArgument` if the family belongs to another store.
@@ -69,8 +71,8 @@ impl Snapshot {
         Reader::new(family.handle(), Some(&self.inner))
     }
 
-    /// Returns the read methods of the family `default` as of the snapshot with other options, for
-    /// example for a scan that bypasses the cache.
+    /// Chooses options for reads of the family `default` as of the snapshot, for example for a scan
+    /// that must not displace the cache. Reads nothing by itself and costs nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -83,10 +85,11 @@ impl Snapshot {
         self.family(&self.default).reading(options)
     }
 
-    /// Reads the value of one key of the family `default` as of the snapshot; returns `None` if the
-    /// key is absent. Blocks on the device only if memory and cache lack the value.
+    /// Reads the value that one key of the family `default` had at the snapshot; `None` if the key
+    /// was absent then. Later writes have no effect.
     ///
-    /// [`Value::into_vec`] returns bytes that may be kept for long.
+    /// It blocks on the device only if memory and cache lack the value. [`Value::into_vec`] returns
+    /// bytes that may be kept for long. [`Snapshot::multi_get`] is faster for many keys.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -106,9 +109,9 @@ impl Snapshot {
         self.family(&self.default).get(key)
     }
 
-    /// Returns whether a key of the family `default` as of the snapshot has a value, at a lower
-    /// cost than [`Snapshot::get`]: a separated value is not read, so damage to it stays
-    /// undetected.
+    /// Checks whether a key of the family `default` had a value at the snapshot, where the value is
+    /// not needed: cheaper than [`Snapshot::get`]. A separated value is not read, so damage to it
+    /// stays undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -127,9 +130,10 @@ impl Snapshot {
         self.family(&self.default).contains_key(key)
     }
 
-    /// Reads many keys of the family `default` as of the snapshot at one moment, with their device
-    /// reads in parallel. The results are in the order of the keys, each with its own error. All
-    /// values are in memory at once: split a very long list.
+    /// Reads many keys of the family `default` as of the snapshot, faster than single reads.
+    ///
+    /// Up to 256 device reads run in parallel. The results are in the order of the keys, each with
+    /// its own error. All values are in memory at once: split a very long list.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -149,10 +153,12 @@ impl Snapshot {
         self.family(&self.default).multi_get(keys)
     }
 
-    /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
+    /// Reads a part of a value as of the snapshot, to keep the rest out of memory: at most `len`
+    /// bytes from byte `offset` on; `None` if the key was absent.
     ///
-    /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file, the
-    /// call reads that part only.
+    /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file (over
+    /// 4 MiB by default, or a longer stream), the call reads that part only. For many parts
+    /// [`Snapshot::get_stream`] saves the lookups.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -170,8 +176,11 @@ impl Snapshot {
         self.family(&self.default).get_range(key, offset, len)
     }
 
-    /// Opens a value for reading in pieces, in constant memory if the value is large; `None` if the
-    /// key is absent.
+    /// Opens a large value for reading in pieces as of the snapshot, where the whole does not fit
+    /// in memory; `None` if the key was absent.
+    ///
+    /// The reader keeps this version after the snapshot is dropped, and keeps it on disk until its
+    /// own drop. A value without a file of its own (up to 4 MiB by default) is read at once.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -189,11 +198,11 @@ impl Snapshot {
         self.family(&self.default).get_stream(key)
     }
 
-    /// Iterates over all keys of the family `default` as of the snapshot and their values in
-    /// ascending byte order.
+    /// Scans all keys of the family `default` as of the snapshot and their values in ascending byte
+    /// order, for an export that agrees with other reads.
     ///
-    /// An error is the last item; [`Iter::keys`] reads no values. The iterator keeps superseded
-    /// files on disk: drop it early.
+    /// An error is the last item; [`Iter::keys`] reads no values. The iterator outlives the
+    /// snapshot, and keeps superseded files on disk: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -206,10 +215,10 @@ impl Snapshot {
         self.family(&self.default).iter()
     }
 
-    /// Iterates over a range of keys of the family `default` as of the snapshot and their values in
-    /// ascending byte order.
+    /// Scans a range of keys of the family `default` as of the snapshot, such as a span of time,
+    /// with their values in ascending byte order; `.rev()` descends.
     ///
-    /// An empty range, or a start after the end, yields nothing.
+    /// An empty range, or a start after the end, yields nothing. An error is the last item.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -221,10 +230,10 @@ impl Snapshot {
         self.family(&self.default).range(range)
     }
 
-    /// Iterates over the keys of the family `default` as of the snapshot that begin with `prefix`,
-    /// with their values, in ascending byte order.
+    /// Scans the keys of the family `default` that begin with `prefix` as of the snapshot, such as
+    /// all items of a user, with their values, in ascending byte order.
     ///
-    /// An empty prefix selects all keys.
+    /// An empty prefix selects all keys. An error is the last item.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -236,8 +245,10 @@ impl Snapshot {
         self.family(&self.default).prefix(prefix)
     }
 
-    /// Returns the number of the snapshot in [`Space::holders`](crate::Space::holders), unique
-    /// while the store is open.
+    /// Returns the number under which [`Space::holders`](crate::Space::holders) lists the snapshot,
+    /// to find the bytes that it holds.
+    ///
+    /// The number is unique among the snapshots and iterators of the open store; clones share it.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -247,7 +258,8 @@ impl Snapshot {
         self.inner.id()
     }
 
-    /// Returns the name from [`Db::snapshot_named`](crate::Db::snapshot_named); empty without one.
+    /// Returns the name from [`Db::snapshot_named`](crate::Db::snapshot_named), to recognize the
+    /// snapshot in a report; empty without one.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -257,10 +269,11 @@ impl Snapshot {
         self.inner.name()
     }
 
-    /// Returns the sequence number of the last write that the snapshot sees, to compare two
-    /// snapshots.
+    /// Returns the sequence number of the last write that the snapshot sees, to tell whether
+    /// anything was written between two snapshots of a store.
     ///
-    /// A snapshot that sees later writes has a larger number.
+    /// Equal numbers mean that no write came between; a snapshot that sees later writes has a
+    /// larger number. Numbers of other stores are not comparable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

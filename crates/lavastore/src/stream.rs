@@ -4,16 +4,18 @@ use crate::Result;
 use lavakv::process::Owned;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-/// Writes a value of up to 1 GiB in pieces, in constant memory;
-/// [`Db::put_stream`](crate::Db::put_stream) returns it.
+/// Writes a value of up to 1 GiB in pieces, in constant memory, where the value is not in memory as
+/// a whole; [`Db::put_stream`](crate::Db::put_stream) returns it. For a value in memory use
+/// [`Db::put`](crate::Db::put).
 ///
 /// The value appears when [`ValueWriter::finish`] returns. A drop or a crash before that leaves the
 /// former value and no trace of the pieces. A value of up to 256 KiB stays in memory until
 /// `finish`; a longer one uses disk space from then on.
 ///
 /// Each piece may wait for space or for background work, at most
-/// [`WriteOptions::wait_at_most`](field@crate::WriteOptions::wait_at_most). The writer keeps the
-/// store open.
+/// [`WriteOptions::wait_at_most`](field@crate::WriteOptions::wait_at_most). After an error the
+/// value cannot be finished. The writer keeps the store open. Errors of [`Write`] contain the error
+/// of the store.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-writer-{}", std::process::id()));
@@ -40,7 +42,8 @@ impl ValueWriter {
         ValueWriter { inner: Owned::new(inner), _db: Owned::new(db.clone()) }
     }
 
-    /// Returns the number of bytes written so far.
+    /// Returns the number of bytes accepted so far, for progress and for the limit of 1 GiB. None
+    /// of them is visible or durable before [`ValueWriter::finish`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -53,7 +56,7 @@ impl ValueWriter {
         self.inner.len()
     }
 
-    /// Returns true if nothing has been written yet.
+    /// Returns true if no byte has been written yet; finishing then stores an empty value.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -67,7 +70,8 @@ impl ValueWriter {
     /// Appends bytes to the value; use it instead of `write_all` of [`Write`] where the program
     /// matches on the kind of an error.
     ///
-    /// The bytes may stay in memory until more follow.
+    /// The call accepts all bytes or fails. They may stay in memory until more follow, and are not
+    /// visible before [`ValueWriter::finish`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -80,12 +84,13 @@ impl ValueWriter {
     /// ```
     ///
     /// # Errors
-    /// * `TooLarge`: the value would exceed 1 GiB.
+    /// * `TooLarge`: the value would exceed 1 GiB. Split it over several keys.
     /// * `NoSpace`: the limit or the volume is full. Make room and start anew.
-    /// * `Busy`: the piece would wait longer than the options allow.
-    /// * `Closed`, `Io`, `Poisoned`: the store cannot be written.
+    /// * `Busy`: the piece would wait longer than the options allow. Start anew later.
+    /// * `Closed`, `Forked`, `Io`, `Poisoned`: the store cannot be written. Open it again.
     ///
-    /// After an error the value cannot be finished: drop the writer.
+    /// After an error the value cannot be finished, and each call returns the same error: drop the
+    /// writer. The former value stays.
     pub fn append(&mut self, data: impl AsRef<[u8]>) -> Result<()> {
         self.inner.append(data.as_ref())
     }
@@ -128,12 +133,14 @@ impl Write for ValueWriter {
     }
 }
 
-/// Reads a value sequentially or at any position ([`Seek`]);
-/// [`Db::get_stream`](crate::Db::get_stream) returns it.
+/// Reads a large value in pieces, sequentially or at any position ([`Seek`]), where it should not
+/// be in memory as a whole; [`Db::get_stream`](crate::Db::get_stream) returns it. For one piece use
+/// [`Db::get_range`](crate::Db::get_range).
 ///
 /// The reader shows the value of its creation, even if the key is overwritten or deleted later.
-/// Memory is constant if the value is large. Every byte is verified before it is returned. Reads
-/// block on the device. The reader keeps the store open and the value on disk: drop it early.
+/// Memory is constant for a value in its own file; a smaller one is in memory as a whole. Every
+/// byte is verified before it is returned. Reads block on the device. The reader keeps the store
+/// open and the value on disk: drop it early. Errors of [`Read`] contain the error of the store.
 ///
 /// ```
 /// use std::io::Read;
@@ -158,7 +165,8 @@ impl ValueReader {
         ValueReader { inner: Owned::new(inner), _db: Owned::new(db.clone()) }
     }
 
-    /// Returns the length of the value in bytes, without a read.
+    /// Returns the length of the value in bytes, without a read, to reserve space or to find its
+    /// end.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -170,7 +178,8 @@ impl ValueReader {
         self.inner.len()
     }
 
-    /// Returns true if the value is empty.
+    /// Returns true if the value has no bytes, without a read. An absent key gives no reader at
+    /// all.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -182,9 +191,11 @@ impl ValueReader {
         self.inner.is_empty()
     }
 
-    /// Returns at most `len` bytes from byte `offset` on; the stream position does not move.
+    /// Returns at most `len` bytes from byte `offset` on, for reads at random positions or from
+    /// several threads; the stream position does not move.
     ///
-    /// The result is shorter if the value ends earlier, and empty at or behind its end.
+    /// The result is shorter if the value ends earlier, and empty at or behind its end. It is in
+    /// memory as a whole.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -195,16 +206,19 @@ impl ValueReader {
     /// ```
     ///
     /// # Errors
-    /// `Corruption`: damaged bytes, with file and offset; other ranges may be readable. `Io`:
-    /// repeat the call. `Closed`.
+    /// * `Corruption`: damaged bytes, with file and offset. Other ranges may be readable; restore
+    ///   or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused the read. Repeat the call.
+    /// * `Closed`, `Forked`: the reader is of no use any more. Open the store again.
     pub fn read_range(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         self.inner.read_range(offset, len)
     }
 
-    /// Fills `buf` as far as the value goes and advances; returns the number of bytes, 0 at the
-    /// end.
+    /// Reads the next bytes into `buf` and advances; use it instead of `read` of [`Read`] where the
+    /// program matches on the kind of an error.
     ///
-    /// Use it instead of `read` of [`Read`] where the program matches on the kind of an error.
+    /// Returns the number of bytes, which may be less than `buf` holds, and 0 only at the end or
+    /// for an empty `buf`.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -216,7 +230,12 @@ impl ValueReader {
     /// ```
     ///
     /// # Errors
-    /// `Corruption`: damaged bytes, with file and offset. `Io`: repeat the call. `Closed`.
+    /// * `Corruption`: damaged bytes, with file and offset. Other ranges may be readable; restore
+    ///   or [repair](crate::Db::repair) the store.
+    /// * `Io`: the system refused the read. Repeat the call.
+    /// * `Closed`, `Forked`: the reader is of no use any more. Open the store again.
+    ///
+    /// After an error the position is unchanged.
     pub fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
         self.inner.read_some(buf)
     }

@@ -73,8 +73,9 @@ pub fn store_with_logs() -> Db {
     opened.expect("a machine without faults has room for a new store")
 }
 
-/// Runs a future on the simulated machine of a store and drives the machine meanwhile, since a
-/// simulation has no threads but the caller's. The future may only wait for that store.
+/// Runs a future of a simulated store to its end, where an ordinary executor would wait forever: a
+/// simulation has no threads but the caller's, so this call drives the machine meanwhile. The
+/// future may only wait for that store.
 ///
 /// ```
 /// let db = lavastore::testing::store();

@@ -3,13 +3,13 @@
 use crate::{Env, Result};
 use std::path::{Path, PathBuf};
 
-/// The two directories of a store whose log is on its own disk, the fast tier.
+/// Opens, repairs or detaches a store whose log is on a second disk, the fast tier, where
+/// [`Options::fast_tier`](crate::Options::fast_tier) does not suffice: for calls without options,
+/// such as a repair, and for volumes of LavaFS.
 ///
-/// The *speed* place has the log, the *capacity* place everything else. If both are in the
-/// machine's file system, [`Options::fast_tier`](crate::Options::fast_tier) is the shorter form.
-/// Use `Volumes` for calls without options, such as a repair, and for volumes of LavaFS.
-///
-/// A store without a fast tier gets one when it is opened in [`Volumes::env`], and returns it by
+/// The *speed* place has the log, and the tables and value files that
+/// [`ExpertOptions`](crate::ExpertOptions) place there; the *capacity* place has everything else. A
+/// store without a fast tier gets one when it is opened in [`Volumes::env`], and returns it by
 /// [`Volumes::detach_fast_tier`]. In between, the store opens only with that fast tier. A tier that
 /// is missing or empty, belongs to another store, or is an older copy is refused.
 ///
@@ -33,7 +33,8 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// Names two directories of the machine. The call touches no file and cannot fail.
+    /// Names the two directories of a store in the machine's file system. The call touches no file
+    /// and cannot fail; the next call on the store reports a wrong path.
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions, Volumes};
@@ -47,7 +48,9 @@ impl Volumes {
         Volumes::in_envs((&env, capacity.as_ref()), (&env, speed.as_ref()))
     }
 
-    /// Names two directories of one or two environments. The call touches no file and cannot fail.
+    /// Names two directories of one or two environments, for a disk with LavaFS or a simulated
+    /// machine; [`Volumes::new`] is for two directories of the machine. The call touches no file
+    /// and cannot fail.
     ///
     /// ```
     /// # use lavastore::{Volumes, testing::SimEnv};
@@ -76,11 +79,13 @@ impl Volumes {
         self.env.clone()
     }
 
-    /// Detaches the fast tier, to remove the disk: the log moves to the capacity place.
+    /// Detaches the fast tier, to remove the disk: log, tables and value files move from it to the
+    /// capacity place, by a copy that blocks the caller.
     ///
-    /// The store must be closed, and the capacity place must have room for the log. After an
-    /// interruption the log is in one of the two places: repeat the call. Older releases can read
-    /// the store after one more open and close.
+    /// The store must be closed, and the capacity place must have room for these files. After an
+    /// interruption the log is in one of the two places: repeat the call. Without a fast tier the
+    /// call only removes leftovers of an interrupted one. Older releases can read the store after
+    /// one more open and close.
     ///
     /// ```
     /// # use lavastore::{ErrorKind, Volumes, testing::SimEnv};

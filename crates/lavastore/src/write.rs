@@ -4,15 +4,15 @@ use crate::handle::FamilyHandle;
 use crate::range::{KeyRange, bounds};
 use crate::{Error, Family, LogBatch, Result, ValueWriter, WriteOptions};
 
-/// Writes to one column family with [`WriteOptions`]; [`Db::writing`](crate::Db::writing) and
-/// [`Family::writing`] return it.
+/// Writes to one column family with other options than the default: another durability, or a bound
+/// on the wait. [`Db::writing`](crate::Db::writing) and [`Family::writing`] return it, and it costs
+/// nothing to make.
 ///
-/// Every write method blocks until the write has the [`Durability`](crate::Durability) of the
-/// options. On return each reader sees the write. Concurrent writers need no lock: the store orders
-/// their writes, and durable writes share device writes.
-///
-/// A write may wait for memory, background work or space. [`WriteOptions::wait_at_most`] bounds
-/// that wait. A writer is a pair of references and costs nothing to make.
+/// Each write blocks until it has the [`Durability`](crate::Durability) of the options. On return
+/// every reader sees it. Concurrent writers need no lock: the store orders their writes, and
+/// durable writes share device writes. A write may wait for memory, background work or space;
+/// [`WriteOptions::wait_at_most`] bounds that wait. For thousands of writes in flight on one thread
+/// use [`Requests`](crate::Requests).
 ///
 /// ```
 /// # use lavastore::WriteOptions;
@@ -167,11 +167,12 @@ impl<'a> Writer<'a> {
         self.family.kv().write_opt(&batch.inner, &self.options)
     }
 
-    /// Writes changes of keys and operations on logs atomically, in one device write. The default
-    /// durability is that of the logs, which exclude [`Volatile`](crate::Durability::Volatile)
-    /// writes.
+    /// Writes changes of keys and operations on logs atomically, in one device write: for a state
+    /// and its log that must agree after a crash. Use [`Writer::write`] or
+    /// [`LogStore::write`](crate::LogStore::write) for one of the two.
     ///
-    /// A value above a quarter of
+    /// Without a durability in the options the write has the default of the logs, which exclude
+    /// [`Volatile`](crate::Durability::Volatile) writes. A value above a quarter of
     /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) needs its own file
     /// and is refused as `TooLarge`: write it with a put.
     ///
@@ -193,7 +194,10 @@ impl<'a> Writer<'a> {
     /// * `NotFound`: a family or log is gone. `TooLarge`: beyond the [`limits`](crate::limits).
     /// * `NoSpace`: the limit or the volume is full. Trim logs, delete keys, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed; the batch may exist. Close and reopen the store.
+    ///
+    /// After `Io` or `Poisoned` the next open decides whether the batch exists, whole or not at all;
+    /// after another error nothing is written.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         let engine = self.family.logs_or_refuse()?.engine();
         batch.check_store(self.family)?;
@@ -209,19 +213,17 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// An atomic batch of changes over any column families; [`Db::write`](crate::Db::write) writes it.
+/// Collects changes over any column families that must appear together, or that cost less in one
+/// write; [`Db::write`](crate::Db::write) writes them atomically.
 ///
-/// Reach for a batch if several changes must appear together, or to save the cost of separate
-/// writes. Building a batch only fills memory and never blocks.
-///
-/// Keys and values have the same limits as in a put. A batch holds at most 16 MB, not counting
-/// values above a quarter of
-/// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) (4 MiB by default).
-/// The batch methods do not fail: the batch keeps its first error, such as `TooLarge`, and the
-/// write returns it.
+/// Building a batch only fills memory; it never blocks or fails. The batch keeps its first error,
+/// such as `TooLarge`, ignores further changes, and the write returns the error. A batch holds at
+/// most 16 MiB + 128 KiB, not counting values above a quarter of
+/// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) (4 MiB by default). It
+/// is unchanged by a write and may be written again.
 ///
 /// A batch reads nothing: to change a value that depends on the present one, let one thread write
-/// that key.
+/// that key. For operations on logs in the same write use [`Writer::write_with_logs`].
 ///
 /// ```
 /// # use lavastore::WriteBatch;
@@ -273,7 +275,11 @@ impl WriteBatch {
         Self::default()
     }
 
-    /// Adds a put of `key` in the family `default`; the batch copies both slices.
+    /// Adds a put of `key` in the family `default`; [`WriteBatch::family`] is for other families.
+    /// The batch copies both slices.
+    ///
+    /// A later change of the same key in the batch wins. A key above 64 KiB or a value above 1 GiB
+    /// makes the write fail with `TooLarge`.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -284,7 +290,8 @@ impl WriteBatch {
         self
     }
 
-    /// Adds a delete of `key` in the family `default`; an absent key is no error.
+    /// Adds a delete of `key` in the family `default`, to remove it in the same step as other
+    /// changes; an absent key is no error. The batch copies the key.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -295,10 +302,12 @@ impl WriteBatch {
         self
     }
 
-    /// Adds a delete of all keys of a range of the family `default`.
+    /// Adds a delete of all keys of a range of the family `default`, at the size of two keys, for
+    /// example to replace a range: delete it, then put the new keys.
     ///
     /// The delete covers earlier puts of the same batch, and not later ones. An empty range deletes
-    /// nothing. A range without an end takes 128 KiB of the batch.
+    /// nothing; a start after the end makes the write fail with `InvalidArgument`. A range without
+    /// an end takes 128 KiB of the batch.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -311,7 +320,8 @@ impl WriteBatch {
 
     /// Returns the batch methods for another family, to change several families together.
     ///
-    /// The write fails with `InvalidArgument` if the batch names families of two stores.
+    /// The write fails with `InvalidArgument` if the batch names families of two stores, and with
+    /// `NotFound` if a family was dropped.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -331,7 +341,7 @@ impl WriteBatch {
         FamilyBatch { batch: &mut self.inner, family: family.inner() }
     }
 
-    /// Removes all changes and the kept error, and keeps the memory for the next batch.
+    /// Removes all changes and the kept error, to reuse the memory for the next batch of a load.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -344,7 +354,8 @@ impl WriteBatch {
         self.store = None;
     }
 
-    /// Returns the number of changes in the batch.
+    /// Returns the number of changes in the batch, for a loader that counts. Compare
+    /// [`WriteBatch::byte_len`] with the limit.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -355,7 +366,8 @@ impl WriteBatch {
         self.inner.len()
     }
 
-    /// Returns true if the batch has no changes.
+    /// Returns true if the batch has no changes, so that a loop can omit the last write. An empty
+    /// durable batch still acts as [`Db::sync`](crate::Db::sync) when written.
     ///
     /// ```
     /// assert!(lavastore::WriteBatch::default().is_empty());
@@ -367,7 +379,8 @@ impl WriteBatch {
     /// Returns the size of the batch in bytes, to write it before it reaches
     /// [`limits::BATCH_LEN_MAX`](crate::limits::BATCH_LEN_MAX).
     ///
-    /// The size is that in memory, and in the log except for values with their own files.
+    /// The size includes values that will get their own files, although these do not count for the
+    /// limit. The call is cheap enough for each change.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -395,9 +408,11 @@ impl WriteBatch {
     }
 }
 
-/// Changes of one column family in a [`WriteBatch`]; [`WriteBatch::family`] returns it.
+/// Adds changes of one column family to a [`WriteBatch`], so that families change together;
+/// [`WriteBatch::family`] returns it.
 ///
-/// The changes belong to the batch: dropping the `FamilyBatch` keeps them.
+/// The changes belong to the batch: dropping the `FamilyBatch` keeps them, and only a write of the
+/// batch stores them.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -416,7 +431,9 @@ pub struct FamilyBatch<'a> {
 }
 
 impl FamilyBatch<'_> {
-    /// Adds a put of `key` in this family; the batch copies both slices.
+    /// Adds a put of `key` in this family; the batch copies both slices. A later change of the same
+    /// key in the batch wins. The write fails with `TooLarge` for a key above 64 KiB or a value
+    /// above 1 GiB.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -429,7 +446,8 @@ impl FamilyBatch<'_> {
         self
     }
 
-    /// Adds a delete of `key` in this family; an absent key is no error.
+    /// Adds a delete of `key` in this family, to remove it in the same step as other changes; an
+    /// absent key is no error. The batch copies the key.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -442,10 +460,11 @@ impl FamilyBatch<'_> {
         self
     }
 
-    /// Adds a delete of all keys of a range of this family.
+    /// Adds a delete of all keys of a range of this family, at the size of two keys.
     ///
     /// The delete covers earlier puts of the same batch, and not later ones. An empty range deletes
-    /// nothing. A range without an end takes 128 KiB of the batch.
+    /// nothing; a start after the end makes the write fail with `InvalidArgument`. A range without
+    /// an end takes 128 KiB of the batch.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -330,9 +330,10 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
 
 fn disorder(user_key: &[u8]) -> Error {
     Error::corruption(format!(
-        "the inputs of a compaction are out of order at key \"{}\": verify the tables",
+        "a key table in a compaction has the key \"{}\" at or before the key ahead of it",
         user_key.escape_ascii()
     ))
+    .with_remedy("run `lava verify` to find the table, then restore it or run `lava repair`")
 }
 
 /// Merges all tombstones, and clips them to the job's key range.

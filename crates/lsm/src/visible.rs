@@ -398,8 +398,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 }
                 kind @ (ValueKind::Reference | ValueKind::PlacedReference) => {
                     let Some(resolver) = &self.options.resolver else {
-                        let why = "a merge operand applies to a separated value, which this \
-                                   iterator cannot fetch";
+                        let why = "a merge operand applies to a value in a value file, which this iterator \
+                                   cannot read: give it a resolver";
                         return Err(Error::new(ErrorKind::Unsupported, why));
                     };
                     resolver.resolve(&self.key, seq, kind, self.versions.inner().value(), &mut resolved)?;
@@ -517,7 +517,7 @@ fn entry_kind(trailer: u64) -> Result<ValueKind> {
             | ValueKind::PlacedReference),
         ) => Ok(kind),
         _ => Err(Error::corruption(format!(
-            "an entry of kind {} among point entries: check the store and restore the damaged table",
+            "a key table has an entry of kind {}, which is no value, deletion or merge operand",
             trailer as u8
         ))),
     }

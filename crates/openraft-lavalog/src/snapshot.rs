@@ -280,7 +280,9 @@ impl Frames {
         let (len, sum) = (reader.u32()? as usize, reader.u32()?);
         let end = self.at + FRAME_HEAD + len as u64;
         if len == 0 || len > FRAME_MAX || end > self.len {
-            return Err(self.damaged("the length of a frame is out of range"));
+            return Err(
+                self.damaged("the length of a frame is 0, above its limit, or past the end of the file")
+            );
         }
         let mut payload = vec![0; len];
         self.file.read_at(&mut payload, self.at + FRAME_HEAD)?;
@@ -294,7 +296,7 @@ impl Frames {
     pub fn meta(&mut self) -> Result<Vec<u8>> {
         match self.frame()? {
             (META, body) => Ok(body),
-            _ => Err(self.damaged("its first frame is malformed")),
+            _ => Err(self.damaged("its first frame is not the metadata frame")),
         }
     }
 
@@ -314,7 +316,7 @@ impl Frames {
                 Ok(true)
             }
             END if reader.u64()? == self.count && self.at == self.len => Ok(false),
-            _ => Err(self.damaged("its last frame is malformed")),
+            _ => Err(self.damaged("its last frame is not a valid end frame")),
         }
     }
 }

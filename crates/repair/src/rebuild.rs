@@ -120,7 +120,7 @@ fn check_halves(
     plans: bool,
 ) -> Result<()> {
     if !has_secondary && lanes.has_records() {
-        let why = "a page belongs to the record lane: repair the store with the engine of the records";
+        let why = "a log page belongs to the record lane of LavaLog: repair the store together with its logs";
         return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
     }
     let has_keys = match &found.witness.state {
@@ -129,7 +129,7 @@ fn check_halves(
         None => plans || found.files.have_keys(),
     };
     if has_secondary && !has_keys {
-        let why = "the store has logs and no keys: repair it as a store of logs";
+        let why = "the store has logs and no keys: repair it as a store of logs (lava log repair)";
         return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
     }
     Ok(())
@@ -519,7 +519,7 @@ impl Replay<'_> {
         let lost = match (change.kind, record) {
             (_, Some(Ok(record))) => return self.target.put(family, change.key, &record.value),
             (_, Some(Err(reference))) => {
-                let why = "a durable value in a reference of the log is missing";
+                let why = "a durable value that the log refers to is missing";
                 let path = place.path.with_file_name(names::vsst(reference.file));
                 Error::corruption(why).at_file(path).at_offset(reference.offset)
             }

@@ -4,16 +4,17 @@ use base::{Error, SeqNo};
 use std::fmt;
 pub use store::repair::RepairDamage;
 
-/// A column family in the new store.
+/// Tells what a repair saved of one column family, and whether its name or existence is in doubt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairedFamily {
     /// Id of the family in the damaged store.
     pub id: u32,
     /// Name of the family in the new store.
     pub name: String,
-    /// True if the original name is unknown.
+    /// True if the original name is unknown: `name` is made up. Move the data to the right family.
     pub name_is_lost: bool,
-    /// True if no manifest tells whether the family was dropped: it may have come back.
+    /// True if no manifest tells whether the family was dropped: it may have come back. Drop it
+    /// again in that case.
     pub may_have_been_dropped: bool,
     /// Number of keys saved from tables.
     pub records: u64,
@@ -23,19 +24,21 @@ pub struct RepairedFamily {
     pub log_changes: u64,
 }
 
-/// Outcome of a repair for one key.
+/// Tells whether one key survived a repair; [`RepairReport::outcome`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOutcome<'r> {
     /// The new store has the newest version of the key in the damaged store, or the key did not
-    /// exist.
+    /// exist. Nothing to do.
     NotLost,
-    /// The newest version may be lost, or an older version may have taken its place.
+    /// The newest version may be lost, or an older version may have taken its place. Restore the
+    /// key from a backup.
     Lost,
     /// Unknown whether a version is lost, with the reason.
     Unknown(&'r str),
 }
 
-/// A range of lost, or possibly lost, keys. Both ends are inclusive.
+/// Names a range of keys that a repair lost, or may have lost, to restore it from a backup. Both
+/// ends are inclusive. `{}` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostRange {
     /// Id of the family; `None`: any.
@@ -61,7 +64,10 @@ pub struct LostRange {
     pub unknown: Option<String>,
 }
 
-/// Report of a repair.
+/// Tells after a repair what became of the keys: saved families, lost ranges and damaged files.
+///
+/// Begin with [`RepairReport::is_lossless`], then list `lost`, or ask for one key with
+/// [`RepairReport::outcome`]. Damage is no error of the repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
     /// True if the state was taken from an intact manifest.
@@ -74,9 +80,11 @@ pub struct RepairReport {
     pub files_ignored: u64,
     /// Bytes read from tables, value files and log batches.
     pub bytes_read: u64,
-    /// Damaged or missing files and parts of files.
+    /// Damaged or missing files and parts of files, at most 10,000. Damage need not have cost a
+    /// key.
     pub damaged: Vec<RepairDamage>,
-    /// Key ranges and sequences lost through the damage.
+    /// Key ranges and sequences lost through the damage, or possibly lost. Empty if the repair is
+    /// lossless.
     pub lost: Vec<LostRange>,
 }
 
@@ -85,12 +93,13 @@ const RANGES_OF_A_FILE_MAX: usize = 1000;
 
 impl RepairReport {
     /// Returns true if every record is known to be saved, and no older version has taken the place
-    /// of a newer one.
+    /// of a newer one: the new store may replace the damaged one.
     pub fn is_lossless(&self) -> bool {
         self.lost.is_empty()
     }
 
-    /// Returns the outcome for a key of the family with this id.
+    /// Returns the outcome for one key of the family with this id (0 is `default`), to decide
+    /// whether to restore it. The cost grows with the number of lost ranges.
     pub fn outcome(&self, family: u32, key: &[u8]) -> KeyOutcome<'_> {
         let mut outcome = KeyOutcome::NotLost;
         for range in self.lost.iter().filter(|range| range.covers(family, key)) {
@@ -102,17 +111,20 @@ impl RepairReport {
         outcome
     }
 
-    /// Returns the number of lost ranges, without the unknown ones.
+    /// Returns the number of lost ranges, for a summary. It leaves out those with an unknown
+    /// outcome, so 0 does not mean lossless.
     pub fn losses(&self) -> usize {
         self.lost.iter().filter(|range| range.unknown.is_none()).count()
     }
 
-    /// Returns true if repair found no data of LavaKV.
+    /// Returns true if repair found no data of keys: the path was probably wrong, or the store has
+    /// logs only.
     pub fn found_nothing(&self) -> bool {
         !self.from_manifest && self.files_used + self.files_ignored + self.bytes_read == 0
     }
 
-    /// Returns the number of keys saved from tables, over all families.
+    /// Returns the number of keys saved from tables, over all families, for a summary. Changes
+    /// replayed from the log do not count.
     pub fn records(&self) -> u64 {
         self.families.iter().map(|family| family.records).sum()
     }
@@ -153,7 +165,7 @@ impl LostRange {
         }
     }
 
-    /// Returns true if the range contains a key of a family.
+    /// Returns true if the range contains a key of a family, to select the ranges that concern it.
     pub fn covers(&self, family: u32, key: &[u8]) -> bool {
         self.family.is_none_or(|own| own == family)
             && self.from.as_deref().is_none_or(|from| from <= key)

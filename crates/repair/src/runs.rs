@@ -143,7 +143,7 @@ fn tell(met: &Heard, what: WalkEvent) {
 
 /// Returns the error of a backward move: a repair only goes forward.
 fn backward() -> Error {
-    Error::invalid("a run of damaged tables supports forward scans only")
+    Error::invalid("a scan over damaged tables can only move forward")
 }
 
 impl InternalIterator for Run {
@@ -201,7 +201,7 @@ mod tests {
         for refused in [run.seek_to_last(), run.seek_for_prev(b"a"), run.prev()] {
             let e = refused.unwrap_err();
             assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-            assert_eq!(e.message(), "a run of damaged tables supports forward scans only");
+            assert_eq!(e.message(), "a scan over damaged tables can only move forward");
         }
     }
 }

@@ -144,7 +144,7 @@ impl RepairScan {
             Some(place) => Ok(place.clone()),
             None => match self.files.named.get(&meta.kind()) {
                 Some(place) => Ok(DataFilePath { len: place.len.min(meta.len), ..place.clone() }),
-                None => Err(Error::corruption("a table of the manifest is missing").at_file(&path)),
+                None => Err(Error::corruption("a table that the manifest lists is missing").at_file(&path)),
             },
         };
         let opened = place.and_then(|place| {
@@ -158,7 +158,10 @@ impl RepairScan {
                     let why = "the file has the contents of another table: names were swapped";
                     self.report.damage(&Error::corruption(why).at_file(&place.path));
                 } else if self.files.named.get(&meta.kind()).is_some_and(|p| p.len != meta.len) {
-                    let why = format!("the file should have {} bytes", meta.len);
+                    let why = format!(
+                        "the length of the file is not the {} bytes that the manifest lists",
+                        meta.len
+                    );
                     self.report.damage(&Error::corruption(why).at_file(&place.path));
                 }
                 self.tables.push(Table {
@@ -261,7 +264,7 @@ impl RepairScan {
         };
         let missing: Vec<u64> = missing.into_iter().filter(|number| !replaced(number)).collect();
         for number in missing {
-            let why = "a table of the manifest is missing";
+            let why = "a table that the manifest lists is missing";
             let kind = match self.witness.tables.get(&number) {
                 Some(TableWitness::Added(_, meta)) => meta.kind(),
                 _ => FileKind::Ksst(number),

@@ -137,7 +137,7 @@ impl Values {
                 // The file has no readable footer: search the file with the expected name.
                 Some(place) => (expected, DataFilePath { len: place.len.min(meta.len), ..place.clone() }),
                 None => {
-                    let why = "a file of values in the manifest is missing";
+                    let why = "a value file that the manifest lists is missing";
                     let error = Error::corruption(why).at_file(self.dir.join(meta.kind().to_string()));
                     self.missing.add(names, error);
                     return;
@@ -216,7 +216,7 @@ impl Values {
             }
         }
         Err(first.or_else(|| self.missing.of(name)).unwrap_or_else(|| {
-            let why = "the file of a value is missing, or its header is damaged";
+            let why = "the value file of this value is missing, or its header is damaged";
             Error::corruption(why).at_file(self.dir.join(names::vsst(name)))
         }))
     }
@@ -235,7 +235,7 @@ impl Values {
             }
             Opened::Segment(segment) => {
                 let is_it = segment.user_key() == key && segment.raw_len() == reference.raw_len;
-                let why = "a segment holds the value of another key";
+                let why = "a large value file (segment) holds the value of another key";
                 match is_it {
                     true => Ok(SalvagedValue::Segment(segment.clone())),
                     false => Err(Error::corruption(why).at_file(self.place_of(index))),
@@ -290,7 +290,8 @@ impl Values {
     pub fn segment(&mut self, key: &[u8], reference: &SegmentReference) -> Result<Arc<SegmentReader>> {
         let index = self.by_uid.get(&reference.uid).copied();
         let missing = || {
-            let why = "a segment in a reference of the log is missing, or its header is damaged";
+            let why =
+                "a large value file (segment) that the log refers to is missing, or its header is damaged";
             Error::corruption(why).at_file(self.dir.join(names::vsst(reference.file)))
         };
         let index = index.ok_or_else(missing)?;
@@ -301,10 +302,8 @@ impl Values {
                 Ok(segment.clone())
             }
             Opened::No(e) => Err(e.clone()),
-            _ => {
-                Err(Error::corruption("a segment holds the value of another key")
-                    .at_file(self.place_of(index)))
-            }
+            _ => Err(Error::corruption("a large value file (segment) holds the value of another key")
+                .at_file(self.place_of(index))),
         }
     }
 

@@ -79,8 +79,8 @@ fn dangling_changes_are_reported_and_the_rest_is_saved() {
         reasons,
         [
             "the log has a change of kind merge, unknown to this release: use a newer release",
-            "a segment in a reference of the log is missing, or its header is damaged",
-            "a segment holds the value of another key",
+            "a large value file (segment) that the log refers to is missing, or its header is damaged",
+            "a large value file (segment) holds the value of another key",
         ]
     );
     let repaired = Db::open_in(env, "/repaired", options.options).unwrap();

@@ -18,12 +18,14 @@ use crate::names;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// Space of an engine in a store: the engine of the keys, or that of the logs.
+/// Shows which engines have data in a store, to decide how to open or repair it: the engine of the
+/// keys, or that of the logs, with its space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSpace {
     /// Name of the engine.
     pub name: String,
-    /// The store was opened with the engine, which cannot be removed then.
+    /// The store was opened with the engine. Such an engine cannot be removed: open the store
+    /// without it first.
     pub is_open: bool,
     /// Number of its files, without the log, which all engines share.
     pub files: u64,
@@ -74,8 +76,7 @@ pub fn remove<'a>(files: &StoreFiles, logs: impl Iterator<Item = &'a Arc<Log>>, 
         return Err(Error::not_found(why));
     };
     if engine.id == EngineId::NATIVE {
-        let why = "the key-value engine cannot be removed: copy the data of the other engines \
-                   into a new store";
+        let why = "the key-value engine cannot be removed from a store: copy the data of the other engines into a new store";
         return Err(Error::new(ErrorKind::Unsupported, why));
     }
     if engine.is_here {

@@ -119,12 +119,13 @@ fn lock(env: &Env, disks: &Tiers) -> Result<Box<dyn FileLock>> {
     disks.speed.lock(&io::fs::join(&disks.speed_dir, names::SPEED_LOCK), &directory::holder(env))
 }
 
-/// Space of a store on its fast tier.
+/// Shows how full the fast tier of a store is, to size the disk or the options that place data
+/// there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastTierSpace {
     /// The directory there.
     pub place: PathBuf,
-    /// Allocated bytes of the store's files.
+    /// Allocated bytes of the store's files there: the log, and the two below.
     pub bytes: u64,
     /// Bytes of tables among them.
     pub table_bytes: u64,

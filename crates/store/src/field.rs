@@ -35,7 +35,9 @@ pub fn flags(r: &mut Reader<'_>, known: u8) -> Result<u8> {
 pub fn number(r: &mut Reader<'_>) -> Result<u64> {
     match r.varint()? {
         n if n <= NUMBER_MAX => Ok(n),
-        n => Err(Error::corruption(format!("number {n} is out of range"))),
+        n => Err(Error::corruption(format!(
+            "the file, log group or page number {n} is out of range: at most {NUMBER_MAX}"
+        ))),
     }
 }
 
@@ -61,7 +63,7 @@ pub fn numbers(r: &mut Reader<'_>) -> Result<Vec<u64>> {
 pub fn sequence(r: &mut Reader<'_>) -> Result<SeqNo> {
     match r.varint()? {
         n if n <= MAX_SEQ => Ok(n),
-        n => Err(Error::corruption(format!("sequence {n} is out of range"))),
+        n => Err(Error::corruption(format!("the sequence number {n} is out of range: at most {MAX_SEQ}"))),
     }
 }
 
@@ -71,5 +73,6 @@ pub fn sequence(r: &mut Reader<'_>) -> Result<SeqNo> {
 /// `Corruption`.
 pub fn small(r: &mut Reader<'_>) -> Result<u32> {
     let n = r.varint()?;
-    u32::try_from(n).map_err(|_| Error::corruption(format!("id or level {n} is out of range")))
+    u32::try_from(n)
+        .map_err(|_| Error::corruption(format!("the id or level {n} is out of range: at most 4294967295")))
 }

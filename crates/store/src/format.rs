@@ -14,16 +14,19 @@
 use base::{Error, ErrorKind, Result};
 use std::fmt;
 
-/// The format of a store, which decides the releases that can open it. Later formats are larger.
+/// Decides which releases can open a store, and which features it may use. Compare formats with
+/// `<`: later ones are larger.
 ///
-/// A release opens stores up to [`StoreFormat::NEWEST`]. New stores get [`StoreFormat::DEFAULT`].
+/// A release opens stores up to [`StoreFormat::NEWEST`]. New stores get [`StoreFormat::DEFAULT`];
+/// `upgrade` raises a store for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StoreFormat {
-    /// The format of new stores. Every release reads and writes it. Empty keys are refused.
+    /// The format of new stores: stay with it while an earlier release may have to open the store.
+    /// Every release reads and writes it. Empty keys are refused.
     V1,
-    /// Copies of the store's own description protect it against damage, at the cost of one more
-    /// sync per change of files. Keys may be empty.
+    /// Protects a store better: copies of its own description survive damage, at the cost of one
+    /// more sync per change of files. Keys may be empty.
     V2,
 }
 
@@ -48,19 +51,20 @@ impl Feature {
 }
 
 impl StoreFormat {
-    /// All formats, the oldest first.
+    /// All formats that this release knows, the oldest first, for a list of choices.
     pub const ALL: [StoreFormat; 2] = [StoreFormat::V1, StoreFormat::V2];
 
     /// The format of stores whose manifest carries no number.
     pub const OLDEST: StoreFormat = StoreFormat::V1;
 
-    /// The newest format that this release knows.
+    /// The newest format that this release knows, the usual target of an upgrade.
     pub const NEWEST: StoreFormat = StoreFormat::V2;
 
     /// The format of new stores. A later release may raise it.
     pub const DEFAULT: StoreFormat = StoreFormat::V1;
 
-    /// Returns the number of the format.
+    /// Returns the number of the format, to store or print it; [`StoreFormat::from_number`] is the
+    /// reverse.
     pub const fn number(self) -> u32 {
         match self {
             StoreFormat::V1 => 1,
@@ -68,7 +72,7 @@ impl StoreFormat {
         }
     }
 
-    /// Returns the format of a number.
+    /// Returns the format of a number, to read it from a configuration.
     ///
     /// # Errors
     /// `Unsupported` with the number, if this release does not know it.

@@ -258,8 +258,7 @@ impl Manifest {
             return Ok(());
         }
         let why = format!(
-            "the manifest ends at edit {last}, but edit {edit_number} was durable: its end is damaged or missing; \
-             restore a backup, or run `lava repair`"
+            "the manifest ends at edit {last}, but edit {edit_number} was durable: its end is damaged or missing"
         );
         Err(Error::corruption(why).at_file(self.files.dir().join(&self.report.name)))
     }

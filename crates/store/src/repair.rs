@@ -130,7 +130,7 @@ fn check_disk(env: &Env, dir: &Path, left_out: bool) -> Result<()> {
     let Ok(state) = crate::manifest::state_of(env, dir) else { return Ok(()) };
     match env.fs.disks(dir) {
         Some(disks) if left_out => {
-            let why = "the repair excludes the fast tier, which is also given: choose one of the two";
+            let why = "the repair both excludes and names the fast tier: choose one of the two";
             Err(Error::invalid(why).at_file(&disks.speed_dir))
         }
         None if left_out => Ok(()),
@@ -223,7 +223,7 @@ pub fn open_lane(
                 let (file, is_elsewhere) = file_of(group, state.uid, (&here, &by_group), dir);
                 if is_elsewhere && let Some(path) = &file.path.file_name() {
                     let why = format!(
-                        "{} has log group {}, which belongs here: files were exchanged",
+                        "{} has log group {}, which belongs in this file: files were exchanged",
                         path.display(),
                         group.ltn
                     );
@@ -361,14 +361,15 @@ impl ReadFile for Clipped {
     }
 }
 
-/// Damage of a file, or a missing file.
+/// Names a damaged or missing file that a repair met, to examine the device. It need not have cost
+/// data: the report lists losses apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairDamage {
     /// File name in the store directory.
     pub file: String,
     /// Offset of the damage in the file, bytes, if it is at one place.
     pub offset: Option<u64>,
-    /// Description of the damage.
+    /// Description of the damage, for people.
     pub why: String,
 }
 
@@ -376,7 +377,7 @@ pub struct RepairDamage {
 const DAMAGES_MAX: usize = 10_000;
 
 impl RepairDamage {
-    /// Returns the damage that an error reports.
+    /// Returns the damage that an error reports, with its file and offset.
     pub fn of(error: &Error) -> RepairDamage {
         let file = error.file().and_then(|path| path.file_name()).unwrap_or_default();
         RepairDamage {

@@ -27,24 +27,26 @@ pub use grant::{Grant, Grants};
 pub use sizes::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
 pub use volume::ASK_NS;
 
-/// Maximum space of all files of a store, kept at every moment; choose it if the disk has other
+/// Bounds the space of all files of a store, kept at every moment; choose it if the disk has other
 /// users.
 ///
-/// A write that finds no room waits or fails, and deletes proceed. A limit out of range is refused
-/// at open.
+/// A write that finds no room waits or fails with `NoSpace` (`Options::space_policy`), and deletes
+/// proceed. A limit out of range is refused at open with `InvalidArgument`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SpaceLimit {
     /// A number of bytes, for a fixed quota; at least about 1.3 MB.
     Bytes(u64),
-    /// Percentage of the store's volume, 1 to 100. It follows a volume that grows.
+    /// Percentage of the store's volume, 1 to 100, for a volume that grows: the limit follows it.
     VolumePercent(u8),
-    /// Multiple of the live data: the bytes of tables and of the values they refer to, less the
-    /// estimate of unexposed garbage. A small store gets log, memtables and reserve in addition.
+    /// Multiple of the live data, to bound garbage instead of the data: the bytes of tables and of
+    /// the values they refer to, less the estimate of unexposed garbage. A small store gets log,
+    /// memtables and reserve in addition.
     Ratio(f64),
 }
 
 impl SpaceLimit {
-    /// Returns a percentage of the bytes of a volume.
+    /// Returns a percentage of the bytes of a volume, rounded down, as
+    /// [`SpaceLimit::VolumePercent`] computes it.
     pub fn percent_of(percent: u8, total: u64) -> u64 {
         (u128::from(total) * u128::from(percent) / 100) as u64
     }

@@ -166,12 +166,12 @@ struct Place {
 
 #[cold]
 fn bad(what: &str) -> Error {
-    Error::corruption(format!("inline block: {what}"))
+    Error::corruption(format!("data block of a key table (kSST): {what}"))
 }
 
 impl Shape {
     fn parse(block: &[u8]) -> Result<Shape> {
-        let short = || bad("shorter than its tail");
+        let short = || bad(&format!("it has {} bytes, fewer than its tail of 16 or 24 bytes", block.len()));
         let (body, tail) = block.split_last_chunk::<8>().ok_or_else(short)?;
         let tail = u64::from_le_bytes(*tail);
         let (values_len, count) = (tail as u32 as usize, (tail >> 32) as u32);
@@ -185,9 +185,12 @@ impl Shape {
         let first_seq = u64::from_le_bytes(*first_seq);
         let restart_count = (count & !EXPIRES_FLAG) as usize;
         let keys_end = restart_count.checked_mul(RESTART_LEN).and_then(|n| body.len().checked_sub(n));
-        let keys_end = keys_end.ok_or_else(|| bad("more restarts than bytes"))?;
+        let keys_end = keys_end.ok_or_else(|| bad("its restart points need more bytes than it has"))?;
         if restart_count == 0 || values_len >= keys_end {
-            return Err(bad("no entries"));
+            return Err(bad(&format!(
+                "it has no entries: {restart_count} restart points, values to byte {values_len}, keys to \
+                 {keys_end}"
+            )));
         }
         Ok(Shape { first_seq, expiry_base, keys_start: values_len, keys_end, restart_count })
     }
@@ -201,14 +204,16 @@ impl Shape {
         });
         place
             .filter(|p| p.key < self.keys_end && p.value <= self.keys_start)
-            .ok_or_else(|| bad("a restart outside of it"))
+            .ok_or_else(|| bad("a restart point leads outside the block"))
     }
 
     #[inline(always)]
     fn entry(&self, block: &[u8], place: Place) -> Result<Entry> {
         match self.entry_at(block, place) {
             Some(entry) => Ok(entry),
-            None => Err(bad("a malformed entry")),
+            None => {
+                Err(bad("an entry ends past the block, or has an unknown kind or a sequence over 56 bits"))
+            }
         }
     }
 
@@ -350,7 +355,7 @@ impl InlineCursor {
         self.valid = false;
         let entry = self.shape.entry(&self.block, place)?;
         if entry.shared > self.key.len().saturating_sub(key::TRAILER_LEN) {
-            return Err(bad("an entry that shares more than there is"));
+            return Err(bad("an entry shares a longer prefix than the key before it has"));
         }
         self.key.truncate(entry.shared);
         self.settle(&entry);

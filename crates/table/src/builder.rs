@@ -152,9 +152,12 @@ impl KsstBuilder {
         let (user_key, trailer) = key::split(ikey);
         if user_key.len() > limits::KEY_LEN_MAX || value.len() > limits::VALUE_LEN_MAX {
             let why = format!(
-                "a key of {} bytes or a value of {} bytes is too long for a table: shorten it",
+                "a key of {} bytes (at most {}) or a value of {} bytes (at most {}) is too long for a key \
+                 table (kSST)",
                 user_key.len(),
-                value.len()
+                limits::KEY_LEN_MAX,
+                value.len(),
+                limits::VALUE_LEN_MAX
             );
             return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
         }
@@ -173,7 +176,10 @@ impl KsstBuilder {
                 self.add_inline(user_key, shared, trailer, expiry, value)?;
             }
             other => {
-                let why = format!("a table has no point entries of kind {other}");
+                let why = format!(
+                    "an entry of kind {other} cannot be added: add values, deletions, merge operands or \
+                     references"
+                );
                 return Err(self.refuse(Error::invalid(why)));
             }
         }
@@ -229,7 +235,9 @@ impl KsstBuilder {
         if ascending {
             return Ok(shared);
         }
-        Err(self.refuse(Error::invalid("keys must ascend strictly")))
+        Err(self.refuse(Error::invalid(
+            "the key is not after the last key of the table: add keys in ascending order",
+        )))
     }
 
     fn add_inline(
@@ -337,11 +345,18 @@ impl KsstBuilder {
             return Ok(());
         }
         if t.start.len().max(t.end.len()) > limits::KEY_LEN_MAX {
-            let why = "a key of a range tombstone is too long: shorten it";
+            let why = format!(
+                "a key of a range deletion has {} bytes, over the limit of {} bytes",
+                t.start.len().max(t.end.len()),
+                limits::KEY_LEN_MAX
+            );
             return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
         }
         if t.seq > MAX_SEQ {
-            return Err(self.refuse(Error::invalid("a sequence over 56 bits")));
+            return Err(self.refuse(Error::invalid(format!(
+                "the sequence {} of a range deletion is over 56 bits",
+                t.seq
+            ))));
         }
         let len_of = |bytes: &[u8]| bytes.len() + varint_len(bytes.len() as u64);
         self.tombstone_bytes += len_of(&t.start) + len_of(&t.end) + varint_len(t.seq);

@@ -112,7 +112,10 @@ pub(crate) fn decompress_behind(head: &[u8], compression: Compression, payload: 
     before.copy_from_slice(head);
     let len = decompress_into(compression, reader.rest(), raw);
     if len != Some(raw_len) {
-        return Err(Error::corruption(format!("{} data cannot be decompressed", compression.name())));
+        return Err(Error::corruption(format!(
+            "a block or record with {} compression cannot be decompressed to {raw_len} bytes",
+            compression.name()
+        )));
     }
     Ok(block)
 }

@@ -29,7 +29,9 @@ pub struct DumpOptions {
 /// The errors of reading the table; lines before the damage are written. `Io` if a write to `out`
 /// fails.
 pub fn dump(table: &Ksst, options: DumpOptions, out: &mut dyn Write) -> Result<()> {
-    let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
+    let refused = |_: fmt::Error| {
+        Error::new(ErrorKind::Io, "the listing of the key table (kSST) cannot be written to its output")
+    };
     let mut text = String::new();
     let dependencies = table.dependencies(&mut ReadCounters::default())?;
     head(table, &dependencies, &mut text).map_err(refused)?;
@@ -124,7 +126,9 @@ fn list<C: BlockCursor>(
     options: DumpOptions,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
+    let refused = |_: fmt::Error| {
+        Error::new(ErrorKind::Io, "the listing of the key table (kSST) cannot be written to its output")
+    };
     let name = if stream.role == BlockKind::References { "references" } else { "inline" };
     let mut counters = ReadCounters::default();
     let mut end = 0;
@@ -145,7 +149,9 @@ fn list<C: BlockCursor>(
             writeln!(out, "block {:>10} +{:<8} {name} up to \"{separator}\" seq {seq}", h.offset, h.len)
                 .map_err(refused)?;
             if h.offset < end {
-                let e = Error::corruption("the index points back to an earlier block");
+                let e = Error::corruption(
+                    "the index of the key table (kSST) points back to an earlier data block",
+                );
                 return Err(table.file.locate(e, h.offset));
             }
             end = h.end();

@@ -111,5 +111,8 @@ pub(crate) fn read_fields(
 
 /// Converts a number to a smaller type.
 pub(crate) fn small<T: TryFrom<u64>>(v: u64) -> Result<T> {
-    T::try_from(v).map_err(|_| Error::corruption(format!("the number {v} is out of range")))
+    T::try_from(v).map_err(|_| {
+        let bits = 8 * size_of::<T>();
+        Error::corruption(format!("a number in the properties of a file is {v}, over {bits} bits"))
+    })
 }

@@ -117,7 +117,11 @@ impl TableFile {
     fn check(&self, handle: BlockHandle) -> Result<usize> {
         let fits = handle.end() <= self.frames_end && handle.len <= FRAME_LEN_MAX as u64;
         if !fits || handle.len < TRAILER_LEN as u64 {
-            let why = format!("a block of {} bytes is outside the file", handle.len);
+            let why = format!(
+                "the index leads to a block of {} bytes: blocks have {TRAILER_LEN} to {FRAME_LEN_MAX} \
+                 bytes and end before byte {}",
+                handle.len, self.frames_end
+            );
             return Err(self.locate(Error::corruption(why), handle.offset));
         }
         Ok(handle.len as usize)
@@ -165,7 +169,10 @@ impl TableFile {
         let ends = handles.iter().map(BlockHandle::end);
         for (begin, next) in handles.iter().map(|h| h.offset).chain([self.frames_end]).zip(ends.chain([0])) {
             if begin != end {
-                let why = format!("blocks overlap or leave a gap: the next one begins at {begin}");
+                let why = format!(
+                    "blocks overlap or leave a gap: one ends at byte {end}, the next one begins at byte \
+                     {begin}"
+                );
                 return Err(self.locate(Error::corruption(why), end));
             }
             end = next;

@@ -49,8 +49,8 @@ impl FileKind {
     /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
-            FileKind::Ksst => "kSST",
-            FileKind::Vsst => "vSST",
+            FileKind::Ksst => "key table (kSST)",
+            FileKind::Vsst => "value file (vSST)",
         }
     }
 }
@@ -109,18 +109,24 @@ impl Footer {
         reader.take(8)?;
         reader.take(8)?;
         if reader.rest() != kind.magic() {
-            return Err(bad(format!("no {name}: the magic at its end is missing (a cut or damaged file)")));
+            return Err(bad(format!(
+                "the file is no {name}: it lacks the magic number at its end, so it was cut off, \
+                 overwritten or exchanged"
+            )));
         }
         match footer::judge(bytes, checksum::mask(stored_uid, at), VERSION) {
             footer::FooterState::Sound => {}
             footer::FooterState::Newer(version) => {
                 let why = format!(
-                    "{name} format version {version}; this release reads up to {VERSION}: use a newer one"
+                    "the {name} has format version {version}, but this release reads up to {VERSION}: use \
+                     a newer release"
                 );
                 return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
             }
             footer::FooterState::Damaged => {
-                return Err(bad("the footer is damaged or the file was cut".into()));
+                return Err(bad(format!(
+                    "the checksum of the footer of the {name} does not match: it was overwritten or cut off"
+                )));
             }
         }
         if stored_uid != uid {
@@ -129,11 +135,15 @@ impl Footer {
             )));
         }
         if flags != 0 {
-            let why = format!("{name} with flags {flags:#x}: use a newer release");
+            let why = format!("the footer of the {name} has unknown flags {flags:#x}: use a newer release");
             return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
         }
         if stored_len != file_len || meta.len > FRAME_LEN_MAX as u64 || meta.end() != at {
-            return Err(bad(format!("the file has {file_len} bytes, {stored_len} were written")));
+            return Err(bad(format!(
+                "the file has {file_len} bytes, but its footer says {stored_len} bytes and a meta index to \
+                 byte {}",
+                meta.end()
+            )));
         }
         Ok(Footer { uid, meta, file_len })
     }
@@ -147,7 +157,11 @@ impl Footer {
 pub fn uid_of(file: &dyn io::ReadFile) -> Result<Uid> {
     let len = file.len()?;
     let at = len.checked_sub(FOOTER_LEN as u64);
-    let at = at.ok_or_else(|| Error::corruption(format!("no table: {len} bytes")).at_file(file.path()))?;
+    let at = at.ok_or_else(|| {
+        let why =
+            format!("the file has {len} bytes, fewer than a footer of {FOOTER_LEN} bytes: it was cut off");
+        Error::corruption(why).at_file(file.path())
+    })?;
     let mut uid = [0; 16];
     file.read_at(&mut uid, at)?;
     Ok(Uid(uid))
@@ -189,14 +203,13 @@ mod tests {
         let uid = Uid::from_words(5, 6);
         let short = Footer { uid, meta: BlockHandle { offset: 900, len: 30 }, file_len: 1000 };
         let e = Footer::decode(&short.encode(), uid, 1000).unwrap_err();
-        assert_eq!((e.message(), e.offset()), ("the file has 1000 bytes, 1000 were written", Some(936)));
+        let told = "the file has 1000 bytes, but its footer says 1000 bytes and a meta index to byte 930";
+        assert_eq!((e.message(), e.offset()), (told, Some(936)));
         let mut bytes = Footer { meta: BlockHandle { offset: 900, len: 36 }, ..short }.encode();
         bytes[28] = 1;
         footer::seal(&mut bytes, checksum::mask(uid, 936));
         let e = Footer::decode(&bytes, uid, 1000).unwrap_err();
-        assert_eq!(
-            (e.kind(), e.message()),
-            (ErrorKind::Unsupported, "kSST with flags 0x1: use a newer release")
-        );
+        let told = "the footer of the key table (kSST) has unknown flags 0x1: use a newer release";
+        assert_eq!((e.kind(), e.message()), (ErrorKind::Unsupported, told));
     }
 }

@@ -51,12 +51,18 @@ pub fn mask(frame: &mut [u8], uid: Uid, offset: u64) {
 /// # Errors
 /// `Corruption` if the frame is not the one written there; `Unsupported` for an unknown codec.
 pub fn open(frame: &[u8], uid: Uid, offset: u64) -> Result<(Compression, &[u8])> {
-    let short = || Error::corruption("the block is shorter than its trailer").at_offset(offset);
+    let short = || {
+        let len = frame.len();
+        let why = format!(
+            "the block has {len} bytes, fewer than its trailer of {TRAILER_LEN} bytes (codec and checksum)"
+        );
+        Error::corruption(why).at_offset(offset)
+    };
     let (body, sum) = frame.split_last_chunk::<4>().ok_or_else(short)?;
     checksum::verify(body, uid, offset, u32::from_le_bytes(*sum))?;
     let (&codec, payload) = body.split_last().ok_or_else(short)?;
     let codec = Compression::from_u8(codec).ok_or_else(|| {
-        let why = format!("the block has the unknown codec {codec}: use a newer release");
+        let why = format!("the block has the unknown compression codec {codec}: use a newer release");
         Error::new(ErrorKind::Unsupported, why).at_offset(offset)
     })?;
     Ok((codec, payload))
@@ -71,7 +77,8 @@ pub fn check_codecs(codecs: u64) -> Result<()> {
     match unknown {
         None => Ok(()),
         Some(n) => {
-            let why = format!("the table has the unknown codec {n}: use a newer release");
+            let why =
+                format!("the file has blocks of the unknown compression codec {n}: use a newer release");
             Err(Error::new(ErrorKind::Unsupported, why))
         }
     }
@@ -111,6 +118,6 @@ mod tests {
         frame.extend_from_slice(&sum.to_le_bytes());
         let e = open(&frame, uid, 99).unwrap_err();
         assert_eq!((e.kind(), e.offset()), (ErrorKind::Unsupported, Some(99)));
-        assert!(e.message().starts_with("the block has the unknown codec 200"), "{e}");
+        assert!(e.message().starts_with("the block has the unknown compression codec 200"), "{e}");
     }
 }

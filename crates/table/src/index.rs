@@ -127,7 +127,7 @@ impl<const N: usize> IndexShape<N> {
         let rows = reader.length(block.len())?;
         let flags = reader.u8()?;
         if flags & !HAS_TRAILERS != 0 {
-            return Err(Error::corruption("an index block has unknown flags"));
+            return Err(Error::corruption(format!("an index block has the unknown flags {flags:#x}")));
         }
         let prefix_len = reader.length(block.len())?;
         let prefix = at(&reader);

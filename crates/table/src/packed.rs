@@ -116,11 +116,15 @@ impl Packed {
         let base = reader.varint()?;
         let width = u32::from(reader.u8()?);
         if width > 56 && width != 64 {
-            return Err(Error::corruption(format!("a packed column of width {width}")));
+            return Err(Error::corruption(format!(
+                "a column of numbers in a block has {width} bits per number, not 0 to 56 or 64"
+            )));
         }
         let at = block.len().saturating_sub(reader.rest().len());
         let bits = count.checked_mul(width as usize);
-        let len = bits.ok_or_else(|| Error::corruption("a packed column is longer than memory"))?.div_ceil(8);
+        let too_long =
+            || Error::corruption(format!("a column of {count} numbers of {width} bits is too long"));
+        let len = bits.ok_or_else(too_long)?.div_ceil(8);
         reader.take(len)?;
         Ok(Packed { base, width, at })
     }

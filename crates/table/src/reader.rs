@@ -228,7 +228,11 @@ impl Ksst {
         let counted = dependencies.iter().fold(0u64, |sum, d| sum.saturating_add(d.count));
         let ascend = dependencies.is_sorted_by(|a, b| a.blob_id < b.blob_id);
         if !ascend || counted != self.properties.references {
-            let why = "the list of referenced files is not the list of the table";
+            let why = format!(
+                "the properties list {counted} references to value files, out of order or not the {} of \
+                 the key table",
+                self.properties.references
+            );
             return Err(located(Error::corruption(why)));
         }
         Ok(dependencies)
@@ -335,7 +339,8 @@ impl Parts {
             }
         }
         if properties.identity.uid != tail.file.uid {
-            return Err(at(meta.offset)(Error::corruption("the properties belong to another file")).into());
+            let why = "the properties of the key table (kSST) have the id of another file: blocks were mixed";
+            return Err(at(meta.offset)(Error::corruption(why)).into());
         }
         frame::check_codecs(properties.codecs).map_err(at(meta.offset))?;
         if let Some(seq) = global_seq {

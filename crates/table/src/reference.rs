@@ -105,8 +105,13 @@ impl Reference {
             (Some(blob_id), Some(raw_len), Some(stored_len)) if at == bytes.len() => {
                 Ok(Reference { blob_id, raw_len, stored_len })
             }
-            (_, _, None) => Err(Error::corruption("malformed varint")),
-            _ => Err(Error::corruption("bytes after a reference")),
+            (_, _, None) => {
+                Err(Error::corruption("a reference to a value is cut off, or has a number over 64 bits"))
+            }
+            _ => {
+                let (len, what) = (bytes.len(), "a reference to a value");
+                Err(Error::corruption(format!("{what} has {len} bytes, but its three numbers fill {at}")))
+            }
         }
     }
 }

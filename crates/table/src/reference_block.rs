@@ -221,7 +221,7 @@ impl ReferenceBlockBuilder {
 
 #[cold]
 fn bad(what: &str) -> Error {
-    Error::corruption(format!("reference block: {what}"))
+    Error::corruption(format!("reference block of a key table (kSST): {what}"))
 }
 
 /// Offsets of the parts of a block.
@@ -263,7 +263,10 @@ impl Shape {
         let interval = reader.length(usize::MAX)?;
         let flags = reader.u8()?;
         if count == 0 || interval == 0 || flags & !HAS_EXPIRY != 0 {
-            return Err(bad("malformed header"));
+            return Err(bad(&format!(
+                "the header has {count} entries, {interval} entries per restart point and the flags \
+                 {flags:#x}"
+            )));
         }
         let keys_len = reader.length(block.len())?;
         let keys_start = block.len().saturating_sub(reader.rest().len());
@@ -279,7 +282,10 @@ impl Shape {
         let expiries =
             if flags & HAS_EXPIRY != 0 { Some(Packed::parse(block, &mut reader, count)?) } else { None };
         if !reader.is_empty() || dictionary_len == 0 {
-            return Err(bad("a length that does not fit"));
+            return Err(bad(&format!(
+                "{} bytes follow its columns, or its list of value files is empty",
+                reader.rest().len()
+            )));
         }
         let keys_end = keys_start + keys_len;
         let columns = (seqs, dictionary, blobs, raws, extras);
@@ -296,7 +302,7 @@ impl Shape {
         let at = self.keys_end + 4 * i;
         let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<4>());
         let offset = bytes.map(|b| self.keys_start + u32::from_le_bytes(*b) as usize);
-        offset.filter(|&o| o < self.keys_end).ok_or_else(|| bad("a restart outside of it"))
+        offset.filter(|&o| o < self.keys_end).ok_or_else(|| bad("a restart point leads outside the block"))
     }
 
     #[inline(always)]
@@ -310,14 +316,14 @@ impl Shape {
         {
             return Ok(KeyEntry { shared: shared as usize, suffix: at, end });
         }
-        Err(bad("a malformed key"))
+        Err(bad("a key ends past the block, or its length is cut off"))
     }
 
     #[inline(always)]
     fn trailer(&self, block: &[u8], ordinal: usize) -> Result<u64> {
         let seq = self.seqs.get(block, ordinal);
         if seq > key::MAX_SEQ {
-            return Err(bad("a sequence over 56 bits"));
+            return Err(bad("an entry has a sequence over 56 bits"));
         }
         Ok(seq << 8 | ValueKind::Reference as u64)
     }
@@ -326,7 +332,7 @@ impl Shape {
     fn blob_index(&self, block: &[u8], ordinal: usize) -> Result<usize> {
         match self.blobs.get(block, ordinal) {
             index if index < self.dictionary_len as u64 => Ok(index as usize),
-            _ => Err(bad("a BlobId that is not in its dictionary")),
+            _ => Err(bad("an entry names a value file that is not in the list of the block")),
         }
     }
 
@@ -438,7 +444,7 @@ impl ReferenceCursor {
         self.valid = false;
         let entry = self.shape.key_at(&self.block, self.next_key)?;
         if entry.shared > self.key.len() {
-            return Err(bad("a key that shares more than there is"));
+            return Err(bad("a key shares a longer prefix than the key before it has"));
         }
         self.key.truncate(entry.shared);
         self.key.extend_from_slice(entry.suffix(&self.block));

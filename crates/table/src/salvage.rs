@@ -359,7 +359,9 @@ impl<C: BlockCursor> Walk<C> {
                 self.cursor.load(block, None).and_then(|()| self.cursor.seek_to_first()).map_err(here)?;
                 let leads_back = !self.last.is_empty() && key::compare(self.cursor.key(), &self.last).is_le();
                 match self.cursor.valid() && leads_back {
-                    true => Err(here(Error::corruption("a block repeats earlier keys"))),
+                    true => Err(here(Error::corruption(
+                        "the first key of a data block is not after the last key of the block before it",
+                    ))),
                     false => Ok(()),
                 }
             });

@@ -62,17 +62,22 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Section>> {
         let offset = reader.varint()?;
         let len = reader.length(FRAME_LEN_MAX)? as u64;
         if tag >= 128 {
-            let why = format!("the table has an unknown section of kind {tag}: use a newer release");
+            let why = format!("the meta index has a section of the unknown kind {tag}: use a newer release");
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         sections.push(Section { tag, handle: BlockHandle { offset, len } });
     }
     if !reader.is_empty() {
-        return Err(Error::corruption("bytes after the meta index"));
+        let surplus = reader.rest().len();
+        return Err(Error::corruption(format!(
+            "the meta index of the file is followed by {surplus} surplus bytes"
+        )));
     }
     let once = |tag| sections.iter().filter(|s| s.tag == tag).count();
     if once(PROPERTIES) != 1 || once(TOP_REFERENCES) > 1 || once(TOP_INLINE) > 1 {
-        return Err(Error::corruption("the meta index has no properties, or has a section twice"));
+        return Err(Error::corruption(
+            "the meta index of the file lists no properties block, or lists a section twice",
+        ));
     }
     Ok(sections)
 }

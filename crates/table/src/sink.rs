@@ -136,8 +136,10 @@ fn check_len(len: usize) -> Result<()> {
     if len <= limits::BLOCK_LEN_MAX {
         return Ok(());
     }
-    let why =
-        format!("a block of {len} bytes, over the limit of {}: cut tables earlier", limits::BLOCK_LEN_MAX);
+    let why = format!(
+        "a block of {len} bytes is over the limit of {} bytes: cut tables earlier",
+        limits::BLOCK_LEN_MAX
+    );
     Err(Error::new(ErrorKind::TooLarge, why))
 }
 

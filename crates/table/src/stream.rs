@@ -115,7 +115,7 @@ impl Stream {
         let start = block.len() - reader.rest().len();
         let shape = IndexShape::parse(&block, start)?;
         if shape.rows() == 0 {
-            return Err(Error::corruption("the top index has the wrong number of partitions"));
+            return Err(Error::corruption("the top index of the key table (kSST) has no partitions"));
         }
         let mut bytes_before = Vec::with_capacity(shape.rows() + 1);
         let mut sum = 0u64;
@@ -218,7 +218,9 @@ impl Stream {
         let partition = self.partition(file, p, Caching::Fill, source)?;
         let row = partition.shape.search(&partition.block, user_key, trailer);
         if row >= partition.shape.rows() {
-            let e = Error::corruption("an index partition ends before its separator");
+            let e = Error::corruption(
+                "an index partition of the key table (kSST) ends before the last key given by the top index",
+            );
             return Err(file.locate(e, self.index_handle(p).offset).into());
         }
         let handle = partition.handle(row);

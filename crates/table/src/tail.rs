@@ -36,7 +36,11 @@ impl Tail {
         let path = file.path().to_owned();
         let len = file.len()?;
         let cut = || {
-            let why = format!("no {}: {len} bytes, shorter than a footer (a cut file)", kind.name());
+            let why = format!(
+                "the file has {len} bytes, fewer than the footer of a {} ({FOOTER_LEN} bytes): it was cut \
+                 off",
+                kind.name()
+            );
             Error::corruption(why).at_file(&path).at_offset(0)
         };
         let frames_end = len.checked_sub(FOOTER_LEN as u64).ok_or_else(cut)?;

@@ -23,7 +23,8 @@ pub fn decode(bytes: &[u8], out: &mut Vec<RangeTombstone>) -> Result<()> {
         let end = reader.bytes()?.to_vec();
         let seq = reader.varint()?;
         if start >= end || seq > MAX_SEQ {
-            return Err(Error::corruption("a malformed range tombstone"));
+            let why = format!("a range deletion has an empty range, or the sequence {seq} is over 56 bits");
+            return Err(Error::corruption(why));
         }
         out.push(RangeTombstone { start, end, seq });
     }

@@ -234,7 +234,10 @@ impl Ksst {
         if stated == counted {
             return Ok(());
         }
-        let why = format!("the properties do not match the table: stated {stated:?}, counted {counted:?}");
+        let why = format!(
+            "the properties do not match the entries of the key table (kSST): stated {stated:?}, counted \
+             {counted:?}"
+        );
         Err(self.file.locate(Error::corruption(why), self.meta.offset))
     }
 }
@@ -277,7 +280,11 @@ impl Walk {
         self.pass(stream);
         if before != self.separator {
             let offset = stream.index_handle(p).offset;
-            return Err(bad(table, "the top index does not match a partition", offset));
+            return Err(bad(
+                table,
+                "the top index and an index partition of the key table (kSST) end at different keys",
+                offset,
+            ));
         }
         Ok(0)
     }
@@ -339,7 +346,12 @@ impl Walk {
         if stated == (self.entries, min_seq, max_seq) {
             return Ok(());
         }
-        Err(bad(table, "the top index does not match its stream", table.meta.offset))
+        let why = format!(
+            "the top index states {} entries of sequences {} to {}, but its blocks have {} of {min_seq} to \
+             {max_seq}",
+            stated.0, stated.1, stated.2, self.entries
+        );
+        Err(bad(table, &why, table.meta.offset))
     }
 
     fn block<C: BlockCursor>(
@@ -367,7 +379,11 @@ impl Walk {
         if !cursor.valid()
             || !self.separator.is_empty() && key::compare(cursor.key(), &self.separator).is_le()
         {
-            return Err(bad(table, "a block begins before its place", handle.offset));
+            return Err(bad(
+                table,
+                "a data block is empty, or its first key is not after the last key of the block before it",
+                handle.offset,
+            ));
         }
         while cursor.valid() {
             self.entry(table, &cursor, filter, counts, handle.offset)?;
@@ -376,7 +392,11 @@ impl Walk {
         let trailer = index.shape.separator(&index.block, self.row, &mut self.separator);
         self.separator.extend_from_slice(&trailer.to_le_bytes());
         if key::compare(&self.last, &self.separator).is_gt() {
-            return Err(bad(table, "a block ends after its separator", handle.offset));
+            return Err(bad(
+                table,
+                "the last key of a data block is after the last key given by the index",
+                handle.offset,
+            ));
         }
         Ok(handle.len)
     }
@@ -393,13 +413,17 @@ impl Walk {
         let (ikey, value) = (cursor.key(), cursor.value());
         let entry = key::InternalKey::decode(ikey).map_err(here)?;
         if !self.last.is_empty() && key::compare(&self.last, ikey).is_ge() {
-            return Err(bad(table, "the keys do not ascend", offset));
+            return Err(bad(table, "the keys of a data block are not in ascending order", offset));
         }
         if let Some(filter) = filter
             && (self.last.is_empty() || key::user_key(&self.last) != entry.user_key)
             && !filter::may_contain(filter, hash::key_hash(entry.user_key)).map_err(here)?
         {
-            return Err(bad(table, "the filter denies a key of the table", offset));
+            return Err(bad(
+                table,
+                "the Bloom filter denies a key of the key table (kSST), so reads miss it",
+                offset,
+            ));
         }
         let p = &mut counts.properties;
         if entry.kind == ValueKind::Reference {

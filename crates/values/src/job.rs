@@ -326,8 +326,11 @@ impl GcJob {
             return Ok(Next::End(self.replaced()));
         }
         if let Some(file) = self.gc.inputs.iter().find(|v| v.global_seq.is_some()) {
-            let why =
-                format!("vSST {} was ingested: collect its records after the next compaction", file.number);
+            let why = format!(
+                "the value file (vSST) {} was ingested, so its records stay: collect them after the next \
+                 compaction",
+                file.number
+            );
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         Ok(Next::Go(State::Survey(0, 0)))
@@ -468,7 +471,8 @@ impl GcJob {
         let (found, expected) = (self.lookup.whole_live, self.names.expected());
         if found != expected {
             let why = format!(
-                "tables reference {expected} values in vSSTs {}, but {found} exist: run 'lava verify'",
+                "key tables refer to {expected} values in the value files (vSSTs) {}, but {found} of them \
+                 exist",
                 self.gc.numbers().map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
             );
             return Err(Error::corruption(why));

@@ -33,8 +33,10 @@ pub fn vsst_meta(file: &FinishedVsst) -> Result<VsstMeta> {
 fn class_from(class: u8) -> Result<VsstClass> {
     [VsstClass::Mixed, VsstClass::Hot, VsstClass::Cold].into_iter().find(|c| *c as u8 == class).ok_or_else(
         || {
-            let why =
-                format!("vSST class {class} is unknown to this release: use the release that wrote the file");
+            let why = format!(
+                "the value file (vSST) has the unknown class {class}: use the release that wrote \
+                         it, or a newer one"
+            );
             Error::new(ErrorKind::Unsupported, why)
         },
     )
@@ -49,6 +51,6 @@ mod tests {
         assert_eq!(class_from(VsstClass::Cold as u8).unwrap(), VsstClass::Cold);
         let e = class_from(99).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unsupported);
-        assert!(e.message().starts_with("vSST class 99 is unknown to this release"), "{e}");
+        assert!(e.message().starts_with("the value file (vSST) has the unknown class 99"), "{e}");
     }
 }

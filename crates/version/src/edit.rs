@@ -386,7 +386,9 @@ fn family_name(r: &mut Reader<'_>) -> Result<String> {
     let len = r.length(FAMILY_NAME_LEN_MAX)?;
     let name = std::str::from_utf8(r.take(len)?);
     Ok(name
-        .map_err(|e| Error::corruption("the name of a column family is not UTF-8").caused_by(e))?
+        .map_err(|e| {
+            Error::corruption("the name of a column family in the manifest is not UTF-8").caused_by(e)
+        })?
         .to_owned())
 }
 

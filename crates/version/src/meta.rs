@@ -135,20 +135,23 @@ impl FileMeta {
         let number = self.number;
         let fault = |why: &str| Err(Error::invalid(format!("table {number}: {why}")));
         if number == 0 || number > NUMBER_MAX {
-            return fault("its file number is out of range");
+            return fault(&format!("its file number is not 1 to {NUMBER_MAX}"));
         }
         if !key_is_sound(&self.smallest) || !key_is_sound(&self.largest) {
-            return fault("a boundary key is too long or has no trailer");
+            return fault(&keys_fault(&self.smallest, &self.largest));
         }
         if key::compare(&self.smallest, &self.largest).is_gt() {
             return fault("its smallest key is above its largest");
         }
         // Two such files could have the same place in a level.
         if self.ends_before(self.smallest_user_key()) {
-            return fault("it covers no key");
+            return fault("it covers no key: its largest key ends where its smallest begins");
         }
         if self.min_seq > self.max_seq || self.max_seq > MAX_SEQ || self.global_seq > Some(MAX_SEQ) {
-            return fault("its sequences are out of range");
+            return fault(&format!(
+                "its sequences {} to {} descend, or are over 56 bits",
+                self.min_seq, self.max_seq
+            ));
         }
         self.uses.fault().map_or(Ok(()), fault)
     }
@@ -307,19 +310,24 @@ impl VsstMeta {
         let number = self.number;
         let fault = |why: &str| Err(Error::invalid(format!("vSST {number}: {why}")));
         if number == 0 || number > NUMBER_MAX {
-            return fault("its file number is out of range");
+            return fault(&format!("its file number is not 1 to {NUMBER_MAX}"));
         }
         if !key_is_sound(&self.smallest) || !key_is_sound(&self.largest) {
-            return fault("a boundary key is too long or has no trailer");
+            return fault(&keys_fault(&self.smallest, &self.largest));
         }
         if key::compare(&self.smallest, &self.largest).is_gt() {
             return fault("its smallest key is above its largest");
         }
         if self.min_seq > self.max_seq || self.max_seq > MAX_SEQ || self.global_seq > Some(MAX_SEQ) {
-            return fault("its sequences are out of range");
+            return fault(&format!(
+                "its sequences {} to {} descend, or are over 56 bits",
+                self.min_seq, self.max_seq
+            ));
         }
         if !self.blob_ids.is_sorted_by(|a, b| a < b) || self.blob_ids.contains(&number) {
-            return fault("the blob ids it took over are not ascending, or name the file itself");
+            return fault(
+                "the numbers of the value files that it replaces are not ascending, or contain its own",
+            );
         }
         Ok(())
     }
@@ -375,6 +383,15 @@ impl VsstMeta {
         meta.validate().map_err(damaged)?;
         Ok(meta)
     }
+}
+
+fn keys_fault(smallest: &[u8], largest: &[u8]) -> String {
+    format!(
+        "its smallest key has {} bytes and its largest key {}, not {TRAILER_LEN} to {}",
+        smallest.len(),
+        largest.len(),
+        TRAILER_LEN + limits::KEY_LEN_MAX
+    )
 }
 
 /// Returns true if `encoded` can be a boundary key: a user key of valid length and a trailer.

@@ -195,7 +195,11 @@ impl KvState {
     /// # Errors
     /// `NotFound`.
     pub fn family(&self, id: FamilyId) -> Result<&Arc<FamilyState>> {
-        self.families.get(&id).ok_or_else(|| Error::not_found(format!("column family {id} does not exist")))
+        self.families.get(&id).ok_or_else(|| {
+            Error::not_found(format!(
+                "column family {id} does not exist, or was dropped: open it again by its name"
+            ))
+        })
     }
 
     /// Returns the live family with this name.

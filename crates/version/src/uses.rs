@@ -145,10 +145,10 @@ impl TableReferences {
         let span = last.checked_sub(first).and_then(|span| span.checked_add(1));
         match &self.list {
             Some(list) if !list.is_sorted_by(|a, b| a.blob_id < b.blob_id) => {
-                Some("its dependencies are not in ascending order of blob ids")
+                Some("its dependencies on value files are not in ascending order of file numbers")
             }
             None if names == 0 && !is_empty || span.is_none_or(|span| span < names) => {
-                Some("its sums of references cannot be")
+                Some("its sums of references to value files contradict each other")
             }
             _ => None,
         }
@@ -408,7 +408,9 @@ pub(crate) fn decode_changes(r: &mut Reader<'_>) -> Result<Vec<ReferenceChange>>
         let previous = changes.last().map(|last| last.blob_id);
         let blob_id = previous.unwrap_or(0).saturating_add(step);
         if previous.is_some_and(|previous| previous >= blob_id) {
-            return Err(Error::corruption("the sums of references are not in ascending order of blob ids"));
+            return Err(Error::corruption(
+                "the sums of references are not in ascending order of value files",
+            ));
         }
         let (tables, count) = (signed(r)?, signed(r)?);
         let (raw_bytes, stored_bytes) = (signed(r)?, signed(r)?);

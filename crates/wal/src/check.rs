@@ -159,7 +159,10 @@ impl LogCheck {
         }
         let there = group.filled.min(group.file.len());
         if is_new && there < group.filled {
-            let why = format!("the file of a log group ends before its byte {}", group.filled);
+            let why = format!(
+                "the file of a log group ends before byte {}, up to which it was filled",
+                group.filled
+            );
             self.bad(&group, there, Error::corruption(why), found);
         }
         let (mut offset, end) = (start, there.min(start + RUN_LEN));
@@ -217,7 +220,7 @@ impl LogCheck {
         let used = bytes.get(..usize::from(header.used)).unwrap_or_default();
         let fragments = Fragments::new(used, owner, header.lpn);
         if offset > 0 && !continues {
-            let why = "a page of the log does not continue the one before it";
+            let why = "a page of the log does not continue the page before it: pages were lost or exchanged";
             self.bad(group, offset, Error::corruption(why), found);
         } else if let Err(e) = self.take(fragments, (group.ltn, offset), found, on_batch) {
             self.bad(group, offset, e, found);

@@ -553,10 +553,7 @@ impl Token<'_> {
 impl Drop for Token<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.give_up(Some(Error::new(
-                ErrorKind::Poisoned,
-                "a thread panicked while it wrote the log: reopen the store",
-            )));
+            self.give_up(Some(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log")));
         }
     }
 }

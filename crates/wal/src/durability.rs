@@ -1,7 +1,6 @@
 //! The promise of a write.
 
-/// Promise of an acknowledged write: the failures that the write survives. Choose it per store or
-/// per write.
+/// Chooses the failures that an acknowledged write survives, per store or per write.
 ///
 /// Every write is visible to all readers on return, whatever its durability. After a loss of power
 /// the log keeps a prefix of the buffered writes, and never a later write without the earlier ones.
@@ -23,7 +22,8 @@ pub enum Durability {
 /// The consequences of each level. The engine uses these and compares no levels, so that a new
 /// level is defined here.
 impl Durability {
-    /// Returns true if the write is in the log.
+    /// Returns true if the write is in the log, and so survives the death of the process: false for
+    /// `Volatile` only.
     ///
     /// ```
     /// use lavastore_wal::Durability;
@@ -34,7 +34,8 @@ impl Durability {
         matches!(self, Durability::Durable | Durability::Buffered)
     }
 
-    /// Returns true if the write is acknowledged only when the device has it.
+    /// Returns true if the write is acknowledged only when the device has it, and so blocks for the
+    /// device: true for `Durable` only.
     ///
     /// ```
     /// use lavastore_wal::Durability;
@@ -45,7 +46,8 @@ impl Durability {
         matches!(self, Durability::Durable)
     }
 
-    /// Returns true if the log must keep the write for the next process before the device has it.
+    /// Returns true if the write survives the process but not yet the machine when it is
+    /// acknowledged: true for `Buffered` only.
     ///
     /// ```
     /// use lavastore_wal::Durability;

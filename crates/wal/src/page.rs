@@ -235,12 +235,16 @@ impl fmt::Display for Unknown {
             Unknown::Unreleased(lane) => {
                 write!(
                     f,
-                    "the log page of lane {} has format 3, which no release wrote for that lane",
+                    "the log page of log stream {} has format 3, which no release wrote for that stream",
                     lane.0
                 )
             }
             Unknown::Stream(Stream { lane, logger, .. }) => {
-                write!(f, "log page of lane {} and logger {logger}, which this release does not know", lane.0)
+                write!(
+                    f,
+                    "log page of log stream {} and logger {logger}, which this release does not know",
+                    lane.0
+                )
             }
             Unknown::Kind(kind) => write!(f, "log record of kind {kind}, which this release does not know"),
         }

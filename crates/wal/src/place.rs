@@ -120,7 +120,11 @@ impl ReadGroup<'_> {
         // The last page may be shorter, and the file may end with it.
         let least = (place.pages(len) as u64 - 1) * PAGE as u64 + BLOCK_LEN_MIN as u64;
         if offset + least > self.file.len() {
-            let why = format!("log group {} ends before its byte {}", self.ltn, offset + least);
+            let why = format!(
+                "the file of log group {} ends before byte {}, up to which records were stored",
+                self.ltn,
+                offset + least
+            );
             return Err(here(Error::corruption(why), offset));
         }
         let most = (offset + u64::from(place.pages(len)) * PAGE as u64).min(self.file.len());
@@ -177,10 +181,7 @@ impl ReadGroup<'_> {
 }
 
 fn damaged(ltn: u64) -> Error {
-    Error::corruption(format!(
-        "a page of log group {ltn} is damaged or missing: its records are lost; restore them \
-         from a checkpoint or backup"
-    ))
+    Error::corruption(format!("a page of log group {ltn} is damaged or missing: its records are lost"))
 }
 
 #[cfg(test)]

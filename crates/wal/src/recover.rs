@@ -533,7 +533,7 @@ impl<'a> Scan<'a> {
             let LoggedBatch { tenant, first_seq, last_seq, .. } = batch;
             // A tenant's sequences ascend, and a memtable does not accept an entry twice.
             if self.report.seqs.last(tenant).is_some_and(|last| first_seq <= last) {
-                return Err(here(disorder("repeats sequences of an earlier batch")));
+                return Err(here(disorder("repeats sequence numbers of an earlier batch")));
             }
             (self.replay)(&batch).map_err(here)?;
             self.report.batches += 1;
@@ -555,9 +555,7 @@ impl<'a> Scan<'a> {
     fn enter(&mut self, cursor: &Cursor<'_>, first: &PageHeader) -> Result<()> {
         let half = self.assembly.partial.take().is_some();
         if half && !self.end_sealed {
-            return Err(Error::corruption(
-                "the group before this one ends in the middle of a batch; restore from a checkpoint or backup, or run `lava repair`",
-            ));
+            return Err(Error::corruption("the log group before this one ends in the middle of a batch"));
         }
         self.end_sealed = cursor.group.sealed_end.is_some();
         self.accepted.push(Accepted {
@@ -580,11 +578,10 @@ impl<'a> Scan<'a> {
             None => return Ok(()),
         };
         let error = Error::corruption(format!(
-            "log page {lpn} is damaged or missing, and was durable: all pages below {} were; \
-             open the store read-only for the data before it, save the rest with `lava repair`, \
-             or restore a checkpoint or backup",
+            "log page {lpn} is damaged or missing, and was durable: all pages below {} were",
             self.durable_end
-        ));
+        ))
+        .with_remedy(base::error::REMEDY_OF_A_LOST_END);
         let last = groups.last().map(|group| (group, group.file.len()));
         let found = place.and_then(|(group, offset)| Some((groups.get(group)?, offset)));
         Err(match found.or(last) {

@@ -707,7 +707,8 @@ impl Batches<'_> {
                 continue;
             }
             if first_seq <= self.last_seq {
-                let why = Error::corruption("a batch in the log repeats sequences of an earlier batch");
+                let why =
+                    Error::corruption("a batch in the log repeats sequence numbers of an earlier batch");
                 self.gap(here(why), false);
                 continue;
             }

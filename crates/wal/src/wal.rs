@@ -131,10 +131,7 @@ struct PanicGuard<'a>(&'a Commit);
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail(Error::new(
-                ErrorKind::Poisoned,
-                "a thread panicked while it appended to the log: reopen the store",
-            ));
+            self.0.fail(Error::new(ErrorKind::Poisoned, "a thread panicked while it appended to the log"));
         }
     }
 }
@@ -172,7 +169,8 @@ impl Wal {
         }
         if next_lpn >= page::LPN_LIMIT {
             return Err(Error::invalid(format!(
-                "log page number {next_lpn} exceeds the limit of the format"
+                "log page number {next_lpn} is not below {}, the limit of the format",
+                page::LPN_LIMIT
             )));
         }
         let file = env
@@ -277,7 +275,7 @@ impl Wal {
         }
         let span = last_seq.checked_sub(first_seq).and_then(|span| u32::try_from(span).ok());
         let Some(seq_span) = span else {
-            let why = format!("a batch cannot take the sequences {first_seq} to {last_seq}");
+            let why = format!("a batch cannot take the sequence numbers {first_seq} to {last_seq}");
             return Err(Error::invalid(why));
         };
         let header = BatchHeader { tenant, first_seq, seq_span, len: len as u32 };
@@ -565,7 +563,7 @@ impl Wal {
 
 #[cold]
 fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the log is closed")
+    Error::new(ErrorKind::Closed, "the log is closed: open the store again")
 }
 
 fn busy(len: usize) -> Error {

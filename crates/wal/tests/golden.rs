@@ -153,5 +153,5 @@ fn the_other_lane_in_version_3_is_refused() {
     let read = recover_lane(&env, Path::new("/"), of, &groups, RecoveryMode::ReadOnly, &mut |_| Ok(()));
     let e = read.unwrap_err();
     assert_eq!((e.kind(), e.offset()), (base::ErrorKind::Unsupported, Some(0)));
-    assert!(e.message().contains("lane 1 has format 3"), "{e}");
+    assert!(e.message().contains("log stream 1 has format 3"), "{e}");
 }

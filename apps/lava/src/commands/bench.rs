@@ -171,7 +171,7 @@ fn at_site(db: Option<PathBuf>, reuse: bool, run: impl FnOnce(LogSite, &Path) ->
 pub struct BenchStore {
     #[command(flatten)]
     bench: BenchArgs,
-    /// Load gigabytes below ./bench-data even without a terminal
+    /// Confirm a load of 256 MiB or more below ./bench-data, if there is no terminal
     #[arg(long)]
     yes: bool,
     /// Also write the report as JSON to this file; without a file, print JSON instead of the table
@@ -298,10 +298,14 @@ fn to_new_store(db: &Path, or: &str) -> Result<StoreLocation> {
 /// Runs a benchmark in a store on a LavaFS volume.
 fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
     if matches!(args.bench.workload, Workload::Contract | Workload::Ablation) {
-        return output::usage("contract and ablation create many stores: name a directory with --db");
+        return output::usage(
+            "the workloads contract and ablation create many stores, which needs a directory: name one with --db",
+        );
     }
     if args.bench.workload == Workload::MultiGet {
-        return output::usage("multi-get reads the files of the store directly: name a directory with --db");
+        return output::usage(
+            "the workload multi-get reads the files of the store directly, which needs a directory: name one with --db",
+        );
     }
     let path = volume_of(db).unwrap_or(db);
     let place =

@@ -64,7 +64,7 @@ pub fn take<S>(
         Ok(store) => make(store, &target).map(|()| false)?,
         Err(e) if is_locked(&e) && on_volume(&db).is_some() => {
             return Err(status::about(
-                "a process with an open volume accepts no checkpoint requests; take the checkpoint in that process",
+                "another process has the volume open and takes no requests: call Db::checkpoint in it, or end it; nothing was copied",
                 e,
             ));
         }
@@ -130,7 +130,7 @@ fn target_beside(db: &Path, target: &Path) -> Result<PathBuf> {
         (Some(store), _) => {
             let path = store.path.display();
             output::usage(format!(
-                "a checkpoint of a store on a volume must be on the same volume: name it lavafs:{path}:/NAME"
+                "the checkpoint of a store on a LavaFS volume must be on the same volume: name it lavafs:{path}:/NAME"
             ))
         }
         (None, Some(_)) => output::usage(

@@ -34,12 +34,12 @@ pub fn check_parent(env: &Env, dir: &Path, hint: &str) -> Result<()> {
         return Ok(());
     }
     let (dir, parent) = (dir.display(), parent.display());
-    Err(failure(Status::NotFound, format!("cannot make {dir}: there is no directory {parent}; {hint}")))
+    Err(failure(Status::NotFound, format!("cannot create {dir}: there is no directory {parent}; {hint}")))
 }
 
 /// Same as [`check_parent`], for a copy of a store.
 pub fn check_parent_of_copy(place: &StoreLocation) -> Result<()> {
-    check_parent(&place.env, &place.dir, "make it first")
+    check_parent(&place.env, &place.dir, "create it first")
 }
 
 /// Returns whether a store exists in a place. Fails if none may be created there.
@@ -47,7 +47,7 @@ pub fn is_there(place: &StoreLocation, create: &CreateArgs) -> Result<bool> {
     // The open reports a place that is no directory.
     let Ok(is_there) = place.env.fs.exists(&place.dir.join(CURRENT)) else { return Ok(true) };
     if !is_there && !create.parents {
-        check_parent(&place.env, &place.dir, "--parents makes it")?;
+        check_parent(&place.env, &place.dir, "--parents creates it")?;
     }
     Ok(is_there)
 }
@@ -93,7 +93,9 @@ fn has_keys(place: &StoreLocation) -> Result<bool> {
 }
 
 fn other_engine(db: &Path, has: &str, wanted: &str) -> crate::Error {
-    let what =
-        format!("the store in {} has {has} and no {wanted}: pass --add-engine to add them", db.display());
+    let what = format!(
+        "the store in {} has {has} and no {wanted}: pass --add-engine to add them; nothing was written",
+        db.display()
+    );
     failure(Status::Usage, what)
 }

@@ -149,7 +149,7 @@ fn stopped(error: lavastore::Error, skip: bool) -> Error {
 pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     let file = args.file.as_deref().filter(|file| *file != Path::new("-"));
     if args.json && file.is_none() {
-        return output::usage("--json reports on an export to a file: name a file");
+        return output::usage("--json reports on an export to a file: name an output file");
     }
     let format = format_of(file, args.format)?;
     let store = open_to_read(db)?;
@@ -214,7 +214,7 @@ fn format_of(file: Option<&Path>, asked: Option<Format>) -> Result<Format> {
         // A pipe, a terminal or a device.
         None if file.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) => Ok(Format::Tsv),
         None => output::usage(format!(
-            "{} has no known format: name it .tsv, .jsonl or Packages, or pass --format",
+            "the name {} tells no record format: name it .tsv, .jsonl or Packages, or pass --format",
             file.display()
         )),
     }

@@ -43,7 +43,7 @@ fn ls(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
     let Some(store) = &halves.keys else {
         return Err(failure(
             Status::NotFound,
-            "the store has logs and no keys, and therefore no column families",
+            "the store has only logs and therefore no column families: list its logs with lava log ls",
         ));
     };
     let families = store.space()?.families;

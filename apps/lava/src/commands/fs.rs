@@ -68,7 +68,7 @@ pub struct MkfsArgs {
     /// PATH+FAST
     #[arg(long, alias = "speed")]
     fast_tier: Option<PathBuf>,
-    /// Size of the second image in bytes
+    /// Size of the second image in bytes: a number with K, M, G or T
     #[arg(long, alias = "speed-size", value_parser = size, requires = "fast_tier")]
     fast_tier_size: Option<u64>,
     /// Allocate the image while it is written instead of writing it once from end to end. It is
@@ -117,7 +117,7 @@ pub enum Of {
 pub struct LsArgs {
     /// Device or image
     path: PathBuf,
-    /// Directory
+    /// Directory on the volume to list
     #[arg(default_value = "/")]
     dir: PathBuf,
     /// Print JSON lines: name, bytes, and whether it is a directory
@@ -142,9 +142,9 @@ pub struct FileArgs {
 pub struct CpArgs {
     /// Device or image
     path: PathBuf,
-    /// Source file
+    /// Source file: on the volume if the path begins with a colon, otherwise on this machine
     from: String,
-    /// Target file, which must not exist
+    /// Target file, which must not exist; a path on the volume begins with a colon
     to: String,
     /// Print a JSON object with the copied file
     #[arg(long)]
@@ -202,7 +202,9 @@ pub fn size(text: &str) -> Result<u64, String> {
     let number: u64 = digits
         .parse()
         .map_err(|_| "a size is a number of bytes, or a number with K, M, G or T".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "the size exceeds 64 bits".to_owned())
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "the size exceeds 64 bits: it must be below 16777216T".to_owned())
 }
 
 /// Runs a command.
@@ -251,7 +253,10 @@ fn make_device(path: &Path, size: Option<u64>, sparse: bool, option: &str) -> Re
     let device = device::open(path, &DeviceOptions::default())?;
     if exists && size.is_some_and(|len| len != device.len()) {
         let (name, len) = (kind.name(), device.len());
-        return output::usage(format!("the {name} exists already and has {len} bytes: omit {option}"));
+        return output::usage(format!(
+            "the {name} {} exists already and has {len} bytes: omit {option}",
+            path.display()
+        ));
     }
     Ok(Made { path: path.to_owned(), kind, device, is_new: !exists })
 }
@@ -398,7 +403,9 @@ fn cat(args: &FileArgs) -> Result<()> {
 fn cp(args: &CpArgs) -> Result<()> {
     let (from, to) = (args.from.strip_prefix(':'), args.to.strip_prefix(':'));
     if from.is_none() && to.is_none() {
-        return output::usage("neither file is on the volume: begin the path of one with a colon");
+        return output::usage(
+            "neither path is on the volume: begin the one on the volume with a colon, as in :/NAME",
+        );
     }
     let volume = Arc::new(open_volume(&args.path, to.is_none())?);
     let machine = Env::kernel().fs;
@@ -538,7 +545,9 @@ fn fsck(args: &FsckArgs) -> Result<()> {
         false => {
             let count = found.findings.len();
             let (things, are) = (counted(count as u64, "thing"), if count == 1 { "is" } else { "are" });
-            let what = format!("{things} {are} wrong with the volume");
+            let what = format!(
+                "{things} {are} wrong with the volume, as listed: lava fs fsck --repair repairs what it can"
+            );
             Err(failure(Status::Damage, what))
         }
     }

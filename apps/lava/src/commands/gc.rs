@@ -23,7 +23,7 @@ pub struct GcArgs {
     #[arg(long)]
     dry_run: bool,
     /// Collect until at most this share of all separated values is garbage: 0.1 or 10% [default:
-    /// until each vSST is below gc_ratio_percent of its family]
+    /// until each value file is below gc_ratio_percent of its column family]
     #[arg(long, value_name = "RATIO", value_parser = percent)]
     until: Option<u32>,
     /// Print JSON

@@ -252,6 +252,9 @@ fn told(args: &ImportArgs, sum: &Imported, resume: Option<&Resume>, seconds: f64
 fn format_of(file: &Path, given: Option<Format>) -> Result<Format> {
     match given.or_else(|| Format::of_name(file)) {
         Some(format) => Ok(format),
-        None => output::usage(format!("{} has no known format: pass --format", file.display())),
+        None => output::usage(format!(
+            "the name {} tells no record format: pass --format tsv, jsonl or packages",
+            file.display()
+        )),
     }
 }

@@ -40,7 +40,8 @@ pub struct StatArgs {
     /// garbage, space
     #[arg(long, group = "process")]
     watch: bool,
-    /// Seconds between samples [default: 5, the interval at which processes write metrics]
+    /// Seconds between samples, 0.05 to 3600 [default: 5, the interval at which processes write
+    /// metrics]
     #[arg(long, value_name = "SECONDS", requires = "watch", value_parser = seconds)]
     interval: Option<Duration>,
     /// Number of samples [default: until interrupted]
@@ -339,18 +340,26 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     })?;
     match found.damages() {
         0 => Ok(()),
-        1 => Err(failure(Status::Damage, "one damage was found")),
-        count => Err(failure(Status::Damage, format!("{count} damages were found"))),
+        1 => Err(failure(
+            Status::Damage,
+            "one damage was found, as listed: restore a checkpoint or backup, or run lava repair",
+        )),
+        count => Err(failure(
+            Status::Damage,
+            format!(
+                "{count} damages were found, as listed: restore a checkpoint or backup, or run lava repair"
+            ),
+        )),
     }
 }
 
 /// Options of `dump`.
 #[derive(Args)]
 pub struct DumpArgs {
-    /// Files of the store by name, or without --db by path [default: all tables, vSSTs, log groups
-    /// and manifests]
+    /// Files of the store by name, or without --db by path [default: all tables, value files
+    /// (vSSTs), log files and manifests]
     files: Vec<String>,
-    /// Also print every entry of tables and vSSTs
+    /// Also print every entry of tables and value files
     #[arg(long)]
     entries: bool,
     /// Print JSON lines: file and text

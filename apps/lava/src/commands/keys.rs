@@ -209,7 +209,7 @@ pub struct RangeArgs {
     /// Only keys with this prefix
     #[arg(long)]
     prefix: Option<String>,
-    /// Maximum number of entries
+    /// Maximum number of entries [default: all]
     #[arg(long)]
     limit: Option<u64>,
     #[command(flatten)]

@@ -140,7 +140,8 @@ pub struct AppendArgs {
     log: String,
     /// Records [default: each line of standard input]
     records: Vec<String>,
-    /// LSN of the first record [default: one more than the last LSN of the log; 1 if it is new]
+    /// LSN (record number) of the first record [default: one more than the last LSN of the log; 1
+    /// if it is new]
     #[arg(long)]
     lsn: Option<Lsn>,
     /// Records contain escapes: \t \n \r \\ \xHH
@@ -253,9 +254,9 @@ fn append_batch(store: &LogStore, log: &Log, first: Lsn, records: &[Vec<u8>]) ->
     let mut next = first;
     for record in records {
         batch.append(log, next, record);
-        next = next
-            .checked_add(1)
-            .map_or_else(|| output::usage("the log has no LSN left: trim it, or use another log"), Ok)?;
+        next = next.checked_add(1).ok_or_else(|| {
+            failure(Status::Usage, "the log has no LSN left, so this batch was not appended: use another log")
+        })?;
     }
     store.write_with(&batch, &WriteOptions::buffered())?;
     Ok(next)
@@ -266,7 +267,7 @@ fn append_batch(store: &LogStore, log: &Log, first: Lsn, records: &[Vec<u8>]) ->
 pub struct ReadArgs {
     /// Name of the log
     log: String,
-    /// LSN of the record
+    /// LSN (record number) of the record
     lsn: Lsn,
     /// Print the record without a trailing newline
     #[arg(long)]
@@ -285,7 +286,7 @@ fn read_from(store: &LogStore, args: &ReadArgs) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::Trimmed => {
             return Err(failure(
                 Status::KeyNotFound,
-                format!("record {} was trimmed: read a later one", args.lsn),
+                format!("record {} of log {} was trimmed: read a later one", args.lsn, args.log),
             ));
         }
         record => record?,
@@ -444,7 +445,7 @@ fn changes(db: &Path) -> Vec<(PathBuf, Option<SystemTime>)> {
 pub struct TrimArgs {
     /// Name of the log
     log: String,
-    /// Lowest LSN that stays
+    /// Lowest LSN (record number) that stays; all records below it are removed
     below: Lsn,
     /// Print a JSON object with the remaining records
     #[arg(long)]
@@ -588,8 +589,16 @@ fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
     output::report(args.json, &report, || verify_text(&found))?;
     match found.damages.len() as u64 + found.more_damages {
         0 => Ok(()),
-        1 => Err(failure(Status::Damage, "one damage was found")),
-        damages => Err(failure(Status::Damage, format!("{damages} damages were found"))),
+        1 => Err(failure(
+            Status::Damage,
+            "one damage was found, as listed: restore a checkpoint or backup, or run lava log repair",
+        )),
+        damages => Err(failure(
+            Status::Damage,
+            format!(
+                "{damages} damages were found, as listed: restore a checkpoint or backup, or run lava log repair"
+            ),
+        )),
     }
 }
 

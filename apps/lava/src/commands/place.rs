@@ -106,7 +106,7 @@ impl StoreLocation {
     fn both(db: &Path, read_only: bool) -> Result<Option<(Volumes, StoreLocation, PathBuf)>> {
         let Some((_, speed)) = SPEED.get().filter(|(of, _)| of == db) else { return Ok(None) };
         if !read_only && volume_of(speed).is_none() {
-            check_parent(&Env::kernel(), speed, "make it first")?;
+            check_parent(&Env::kernel(), speed, "create it first")?;
         }
         let (place, other) = (StoreLocation::alone(db, read_only)?, StoreLocation::alone(speed, read_only)?);
         let volumes = Volumes::in_envs((&place.env, &place.dir), (&other.env, &other.dir));

@@ -29,7 +29,8 @@ pub struct RepairArgs {
     /// Only report what would be salvaged and lost
     #[arg(long)]
     pub dry_run: bool,
-    /// The fast tier of the store is lost: salvage the tables, and report the losses of the log
+    /// Repair without the fast tier, which is lost: salvage the tables, and report the changes that
+    /// only its log had as lost
     #[arg(long, alias = "without-speed")]
     pub without_fast_tier: bool,
     /// Print the report as JSON

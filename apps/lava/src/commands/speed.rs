@@ -28,7 +28,9 @@ pub fn run(db: Option<PathBuf>, command: &FastTierCommand) -> Result<()> {
     let FastTierCommand::Detach(args) = command;
     let db = directory(db)?;
     let Some((volumes, speed)) = StoreLocation::volumes(&db)? else {
-        return output::usage("name the fast tier with --fast-tier DIR");
+        return output::usage(
+            "no fast tier is named: pass --fast-tier DIR, the directory on the second disk",
+        );
     };
     volumes.detach_fast_tier()?;
     let (db, speed) = (db.display().to_string(), speed.display().to_string());

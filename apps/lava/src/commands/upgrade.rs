@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Options of `upgrade`.
 #[derive(Args)]
 pub struct UpgradeArgs {
-    /// Format number [default: the newest one of this release]
+    /// Number of the store format to raise to [default: the newest one of this release]
     #[arg(long, value_name = "FORMAT")]
     to: Option<u32>,
     /// Print JSON

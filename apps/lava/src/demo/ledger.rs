@@ -104,16 +104,22 @@ impl Ledger {
             (Some(index), Some(version), Some(latency_ns)) if ack.len() == ACK_LEN => {
                 self.acknowledge(index as usize, version, u64::from(latency_ns))
             }
-            _ => Err("an acknowledgement of the wrong length".into()),
+            _ => {
+                Err("the writer process sent an acknowledgement of the wrong length: run the demo again"
+                    .into())
+            }
         }
     }
 
     /// Enters an acknowledgement.
     pub fn acknowledge(&mut self, index: usize, version: u32, latency_ns: u64) -> Result<()> {
-        let entry = self.acked.get_mut(index).ok_or("an acknowledgement for an unknown record")?;
+        let entry = self
+            .acked
+            .get_mut(index)
+            .ok_or("the writer process acknowledged an unknown record: run the demo again")?;
         if version != entry.map_or(0, |v| v + 1) {
             return Err(Error::from(format!(
-                "record {index}: version {version} acknowledged after {}",
+                "the writer process acknowledged version {version} of record {index} after version {}: run the demo again",
                 entry.map_or("none".to_owned(), |version| version.to_string())
             )));
         }
@@ -202,7 +208,7 @@ impl Ledger {
         // An unknown key stops the loop above at its position.
         if entries.valid() {
             return Err(
-                format!("the scan saw a key that was never written: {}", escape(entries.key())).into()
+                format!("a scan returned a key that was never written: {}", escape(entries.key())).into()
             );
         }
         Ok(())

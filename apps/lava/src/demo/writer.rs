@@ -53,7 +53,10 @@ pub fn overwrite(store: &Db, data: &DataSet, ledger: &mut Ledger) -> Result<()> 
     let next: Vec<u32> = (0..data.records.len()).map(|index| ledger.next_version(index)).collect();
     let ledger = Mutex::new(ledger);
     write_all(store, data, &|index| next[index], &|index, version, latency_ns| {
-        ledger.lock().map_err(|_| "another thread failed")?.acknowledge(index, version, latency_ns)
+        ledger
+            .lock()
+            .map_err(|_| "another writing thread failed: run the demo again")?
+            .acknowledge(index, version, latency_ns)
     })
 }
 

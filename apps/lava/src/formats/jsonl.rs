@@ -133,7 +133,7 @@ fn bytes(name: &str, plain: Option<Member<'_>>, encoded: Option<Member<'_>>) -> 
         (Some(Member::Other), _) => Err(format!("{name}_b64 is no string")),
         (None, Some(Member::Text(text))) => Ok(text.into_owned().into_bytes()),
         (None, Some(Member::Other)) => Err(format!("{name} is no string")),
-        (None, None) => Err(format!("neither {name} nor {name}_b64 is there")),
+        (None, None) => Err(format!("the object has neither {name} nor {name}_b64")),
     }
 }
 

@@ -53,7 +53,7 @@ fn errors_name_the_line() {
         (Format::Tsv, "a\tb\\x4\n", "line 1: value: \\x must"),
         (Format::Tsv, "a\tb\\\n", "line 1: value: it ends in a single backslash"),
         (Format::Jsonl, "[]\n", "line 1: no JSON object"),
-        (Format::Jsonl, "{\"key\":\"a\"}\n", "line 1: neither value nor value_b64"),
+        (Format::Jsonl, "{\"key\":\"a\"}\n", "line 1: the object has neither value nor value_b64"),
         (Format::Jsonl, "{\"key\":1,\"value\":\"\"}\n", "line 1: key is no string"),
         (Format::Jsonl, "{\"key_b64\":\"a\",\"value\":\"\"}\n", "line 1: key_b64 is not base64"),
         (Format::Packages, "Package: a\n\n", "line 1: a stanza without Package and Version"),

@@ -217,9 +217,11 @@ fn damage_is_named_and_repaired() {
     let at = lines.iter().rev().find_map(|line| line.strip_prefix("offset ")?.split(':').next()).unwrap();
     damaged(&[at.parse::<usize>().unwrap() + 80]);
     let error = fails(&s, 5, "ls damaged");
-    assert!(error.contains("run fsck") && error.contains(at), "{error}");
+    assert!(error.contains("run `lava fs fsck`") && error.contains(at), "{error}");
     let output = run(Path::new("lavafs:damaged"), &["get", "k"], &s.0);
-    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("run fsck"));
+    assert!(
+        !output.status.success() && String::from_utf8_lossy(&output.stderr).contains("run `lava fs fsck`")
+    );
     assert!(fs(&s, "fsck damaged --repair").contains("(repaired)"));
     fs(&s, "fsck damaged");
     fs(&s, "cp damaged small :/again");
@@ -307,7 +309,7 @@ fn a_volume_may_be_on_two_devices() {
     assert_eq!(json(&fs(&s, "grow large+fast --json"))["grown_bytes"], 0);
     // With a page cache, and with one that is too small.
     assert_eq!(fs(&s, "--page-cache 1M ls large+fast"), fs(&s, "ls large+fast"));
-    assert!(fails(&s, 2, "--page-cache 5K ls large+fast").contains("65536 at least"));
+    assert!(fails(&s, 2, "--page-cache 5K ls large+fast").contains("at least 65536 bytes"));
     // A store on the volume, and the errors of one device without the other.
     let on = Path::new("lavafs:large+fast");
     assert!(run(on, &["put", "k", "v"], &s.0).status.success());

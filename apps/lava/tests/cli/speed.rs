@@ -25,7 +25,7 @@ fn a_store_attaches_and_detaches_a_fast_tier() {
     s.ok(&["repair", "--into", &kept, "--fast-tier", &speed]);
     s.fails(2, &["repair", "--into", &lost]);
     s.fails(5, &["repair", "--into", &lost, "--without-fast-tier"]);
-    assert!(s.fails(2, &["fast-tier", "detach"]).contains("name the fast tier with --fast-tier"));
+    assert!(s.fails(2, &["fast-tier", "detach"]).contains("pass --fast-tier"));
     assert!(s.ok(&["fast-tier", "detach", "--fast-tier", &speed]).contains("is detached from the store"));
     assert_eq!(s.ok(&["get", "two"]), "2\n");
 }

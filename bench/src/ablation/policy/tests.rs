@@ -109,12 +109,12 @@ fn ratios_compare_with_the_first_row() {
 #[test]
 fn invalid_options_are_refused() {
     for (line, told) in [
-        ("ablation --sweep growth=8", "--sweep is of ablation --policy alone"),
-        ("ablation --policy --sweep growth=1", "--sweep: growth must be 2 to 1000"),
+        ("ablation --sweep growth=8", "--sweep works only with ablation --policy"),
+        ("ablation --policy --sweep growth=1", "--sweep values must be growth ratios of 2 to 1000"),
         ("ablation --policy --growth-max 1", "--growth-max must be"),
-        ("ablation --policy --load 20,80", "ablation has one load"),
-        ("ablation --policy --burst", "--burst is of tail alone"),
-        ("ablation --policy --closed 8", "--closed is of tail alone"),
+        ("ablation --policy --load 20,80", "the workload ablation takes one --load value"),
+        ("ablation --policy --burst", "--burst works only with the workload tail"),
+        ("ablation --policy --closed 8", "--closed works only with the workload tail"),
     ] {
         let args = args(line);
         let outcome = args.check().and_then(|()| {

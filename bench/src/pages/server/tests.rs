@@ -57,7 +57,7 @@ fn records_after_a_gap_apply_once_the_gap_is_filled() {
     assert_eq!(&page(&server, 4, 2)[..4], b"abb\0");
     let mut out = Vec::new();
     let why = server.read_page(4, 5, &mut out).unwrap_err().to_string();
-    assert!(why.contains("not applied up to 5"), "{why}");
+    assert!(why.contains("not applied up to LSN 5"), "{why}");
     server.write_log(0, 3, &[record(4, 3, b"c"), record(6, 0, b"d")]).unwrap();
     while server.apply(&mut applier, 0).unwrap() {}
     assert_eq!(server.gaps(0), []);

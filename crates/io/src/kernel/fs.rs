@@ -44,7 +44,8 @@ impl KernelFs {
 /// Returns an error that is `Unsupported` when the file system lacks the operation.
 fn fail_optional(action: &str, path: &Path, errno: Errno, lacking: &[Errno]) -> Error {
     let error = fail(action, path, errno);
-    if lacking.contains(&errno) { error.with_kind(ErrorKind::Unsupported) } else { error }
+    let remedy = "use a file system that supports the operation, such as ext4 or XFS";
+    if lacking.contains(&errno) { error.with_kind(ErrorKind::Unsupported).with_remedy(remedy) } else { error }
 }
 
 #[allow(clippy::unnecessary_cast, reason = "the width of these fields depends on the architecture")]

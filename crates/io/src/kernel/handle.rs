@@ -61,8 +61,9 @@ pub(super) fn must_be_plain(path: &Path) -> Result<()> {
     match calls::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Err(_) | Ok(FileType::RegularFile | FileType::CharacterDevice) => Ok(()),
         Ok(other) => {
-            let why = format!("expected a plain file, found a {}: move it away", noun(other));
-            Err(Error::corruption(why).at_file(path))
+            let why = format!("a {} is in the place of a plain file", noun(other));
+            let remedy = "move it away; if the store lacks the file then, restore it from a backup";
+            Err(Error::corruption(why).with_remedy(remedy).at_file(path))
         }
     }
 }
@@ -342,10 +343,10 @@ fn switch_direct(fd: &OwnedFd, on: bool) -> rustix::io::Result<()> {
 
 /// Returns the error of every call after the first failure.
 pub(super) fn poisoned(first: &Error) -> Error {
-    first.clone().with_kind(ErrorKind::Poisoned).context(
-        "an earlier write or sync of this file failed, so its contents are unknown; reopen the \
-         store",
-    )
+    first
+        .clone()
+        .with_kind(ErrorKind::Poisoned)
+        .context("an earlier write or sync of this file failed, so its contents are unknown")
 }
 
 /// Returns the error of a write that began at `offset` and failed after `stored_bytes` bytes.

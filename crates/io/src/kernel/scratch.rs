@@ -23,8 +23,11 @@ pub(super) struct KernelScratchFile {
 impl KernelScratchFile {
     pub(super) fn create(path: &Path, len: usize) -> Result<Self> {
         if len == 0 || i64::try_from(len).is_err() {
-            return Err(Error::invalid(format!("the length of a scratch file is out of range: {len} bytes"))
-                .at_file(path));
+            return Err(Error::invalid(format!(
+                "a scratch file cannot have {len} bytes: its length must be 1 to {} bytes",
+                i64::MAX
+            ))
+            .at_file(path));
         }
         must_be_plain(path)?;
         // Through a link, the call would truncate and write a foreign file.

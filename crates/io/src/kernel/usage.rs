@@ -74,8 +74,8 @@ pub fn device(path: &Path) -> Result<DeviceCounters> {
     let source = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
     let text = read_text(&source).map_err(|e| match e.kind() {
         ErrorKind::NotFound => {
-            let why = "the file system has no block device of its own, so there are no I/O \
-                       counters";
+            let why = "the file system has no block device of its own, so there are no I/O counters: name a \
+                       path on a disk partition";
             Error::new(ErrorKind::Unsupported, why).at_file(path)
         }
         _ => e,
@@ -92,7 +92,14 @@ fn counter(text: &str, name: &str, path: &Path) -> Result<u64> {
 }
 
 fn missing(what: &str, path: &Path) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("this kernel does not report {what}")).at_file(path)
+    Error::new(
+        ErrorKind::Unsupported,
+        format!(
+            "this kernel does not report {}: use a kernel with I/O accounting",
+            what.trim_end_matches(':')
+        ),
+    )
+    .at_file(path)
 }
 
 /// Reads a file of `/proc` or `/sys`, whose length is not known in advance.
@@ -147,10 +154,10 @@ mod tests {
             counter("read_bytes: 17\n", "write_bytes:", path).unwrap_err(),
             device_counters("1 2 3", path).unwrap_err(),
         ];
-        let named = ["read_bytes:", "write_bytes:", "the counters of a block device"];
+        let named = ["read_bytes:", "write_bytes:", "the counters of a block device:"];
         for (e, name) in refused.iter().zip(named) {
             assert_eq!((e.kind(), e.file()), (ErrorKind::Unsupported, Some(path)));
-            assert!(e.message().ends_with(name), "{e}");
+            assert!(e.message().contains(&format!("does not report {name} use")), "{e}");
         }
         // The kernel's virtual files have no device.
         assert_eq!(device(Path::new("/proc/self")).unwrap_err().kind(), ErrorKind::Unsupported);

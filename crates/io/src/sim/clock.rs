@@ -53,7 +53,8 @@ impl Clock for SimClock {
     }
 }
 
-/// Costs of operations in simulated time. The defaults are those of a fast SSD.
+/// Sets the costs of operations in simulated time, to model a disk
+/// ([`crate::sim::SimEnv::set_costs`]). Nanoseconds. The defaults are those of a fast SSD.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     /// A read or a batch of reads, without its bytes.

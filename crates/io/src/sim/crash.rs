@@ -15,19 +15,20 @@ use crate::{PAGE, Rng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Kind of a crash.
+/// Selects what a simulated crash takes: the process only, or the power of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashKind {
     /// The process dies: everything handed to the file system stays, synced or not, and may still
     /// be lost by a later power loss. Write buffers and locks are gone.
     ProcessKill,
-    /// The power fails; the seed picks the [`Policy`].
+    /// The power fails; the seed picks the [`Policy`]. For tests of many seeds.
     PowerLoss,
-    /// The power fails, with a given policy.
+    /// The power fails, with a given policy, for a test of one kind of disk.
     PowerLossWith(Policy),
 }
 
-/// Unsynced changes that a power loss keeps.
+/// Selects the unsynced changes that a power loss keeps, by the kind of disk. Synced data always
+/// stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// All changes up to one moment, none after it: a device that writes strictly in order.

@@ -8,7 +8,8 @@ use crate::Rng;
 use base::{Error, ErrorKind};
 use std::path::Path;
 
-/// Kind of an operation.
+/// Names an operation of the simulated file system, to restrict a [`FaultPlan`] or to count
+/// operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum OpKind {
@@ -96,7 +97,7 @@ impl OpKind {
     }
 }
 
-/// Kind of a failure.
+/// Selects how an operation of the simulated disk fails: with an error, silently, or in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultEffect {
     /// EIO. A part of a write may have reached the file (by seed); a failed sync keeps or loses
@@ -124,7 +125,8 @@ pub enum FaultEffect {
     Unsupported,
 }
 
-/// Plan of a fault.
+/// Makes chosen operations of a simulated machine fail, to test a program on a failing disk;
+/// [`crate::sim::SimEnv::inject`] activates it.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     nth: u64,
@@ -152,25 +154,27 @@ impl FaultPlan {
         }
     }
 
-    /// Restricts the plan to these kinds.
+    /// Restricts the plan to these kinds of operations. Without a call all kinds match.
     pub fn kinds(mut self, kinds: &[OpKind]) -> Self {
         self.kinds = kinds.to_vec();
         self
     }
 
-    /// Restricts the plan to operations on paths that contain this.
+    /// Restricts the plan to operations on paths that contain this text, for example `.log` or a
+    /// file name.
     pub fn path(mut self, part: &str) -> Self {
         self.path = part.to_owned();
         self
     }
 
-    /// Strikes every later matching operation as well.
+    /// Strikes every later matching operation as well, for a disk that stays broken.
     pub fn sticky(mut self) -> Self {
         self.sticky = true;
         self
     }
 
-    /// Strikes every later matching operation as well, for this long from the first one.
+    /// Strikes every later matching operation as well, for this long from the first one: for a disk
+    /// that recovers. Simulated nanoseconds.
     pub fn lasting_ns(mut self, ns: u64) -> Self {
         (self.sticky, self.lasts_ns) = (true, ns);
         self

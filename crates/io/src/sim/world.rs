@@ -367,8 +367,8 @@ impl World {
     }
 }
 
-/// The history of a run, from which the state at any operation can be reconstructed. Cheap to
-/// clone, and independent of its environment.
+/// Holds the history of a simulated run, to try crashes at every operation of it without running it
+/// again. Cheap to clone, and independent of its machine.
 #[derive(Clone)]
 pub struct Record {
     seed: u64,
@@ -378,7 +378,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the number of operations recorded.
+    /// Returns the number of operations recorded: the bound of a loop over [`Record::crash_at`].
     pub fn op_count(&self) -> u64 {
         self.times_ns.len() as u64
     }

@@ -72,7 +72,7 @@ fn unsupported_operations_are_reported_with_the_file() {
             fs.rename(Path::new("/d"), Path::new("/d/e")),
             "a directory cannot be moved into itself: choose another target",
         ),
-        (past, "the file has 100 bytes (blocks for "),
+        (past, "a read of 10 bytes ends past the file's 100 bytes (blocks for "),
     ];
     assert_eq!(fs.open_in_place(path, Access::Direct).unwrap().len(), 0, "it has no whole page");
     for (refused, told) in refused {
@@ -101,9 +101,9 @@ fn units_that_do_not_divide_into_blocks_are_named() {
     let device = sim.device("/device", 4_000 * BLOCK).unwrap();
     let default = FormatOptions::default;
     let cases = [
-        (FormatOptions { unit_len: 5000, ..default() }, "the unit of files takes whole blocks"),
-        (FormatOptions { small_unit_len: 0, ..default() }, "the small unit takes whole blocks"),
-        (FormatOptions { journal_len: 2 * BLOCK, ..default() }, "the unit of the journal takes whole blocks"),
+        (FormatOptions { unit_len: 5000, ..default() }, "the allocation unit of files must be"),
+        (FormatOptions { small_unit_len: 0, ..default() }, "the allocation unit of small files must be"),
+        (FormatOptions { journal_len: 2 * BLOCK, ..default() }, "the allocation unit of the journal must be"),
     ];
     for (options, told) in cases {
         let e = format(&sim.env(), &*device, &options).unwrap_err();

@@ -83,10 +83,12 @@ impl Directories {
 
     pub(super) fn make(&mut self, dir: &str) -> Result<()> {
         if dir.is_empty() {
-            return Err(contradiction("the root is made".into()));
+            return Err(contradiction("it creates the root directory, which always exists".into()));
         }
         if !self.is_vacant(dir) {
-            return Err(contradiction(format!("the directory /{dir} cannot be made")));
+            return Err(contradiction(format!(
+                "it creates the directory /{dir}, but the name is taken or its parent is missing"
+            )));
         }
         self.by_path.insert(dir.into(), Names::default());
         self.dump_len += name_cost(dir, "");
@@ -95,7 +97,9 @@ impl Directories {
 
     pub(super) fn remove(&mut self, dir: &str) -> Result<()> {
         if dir.is_empty() || !self.is_empty(dir) {
-            return Err(contradiction(format!("the directory /{dir} cannot be removed")));
+            return Err(contradiction(format!(
+                "it removes the directory /{dir}, which is missing or not empty"
+            )));
         }
         self.by_path.remove(dir);
         self.dump_len -= name_cost(dir, "");
@@ -105,7 +109,9 @@ impl Directories {
     /// Renames a directory and all paths below it.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> Result<()> {
         if from.is_empty() || !self.has(from) || !self.is_vacant(to) || is_below(to, from) {
-            return Err(contradiction(format!("the directory /{from} cannot be renamed to /{to}")));
+            return Err(contradiction(format!(
+                "it renames the directory /{from} to /{to}, but the former is missing or the latter is taken"
+            )));
         }
         let moved: Vec<Box<str>> =
             self.below(from).map(Box::from).chain(std::iter::once(Box::from(from))).collect();
@@ -126,7 +132,7 @@ impl Directories {
         let is_dir = self.has(&joined(dir, name));
         let Some(names) = self.by_path.get_mut(dir) else { return Err(no_link(dir, name, ino)) };
         if is_dir || names.contains_key(name) {
-            return Err(contradiction(format!("the name /{dir}/{name} is taken")));
+            return Err(contradiction(format!("it creates the name /{dir}/{name}, which is taken")));
         }
         names.insert(name.into(), ino);
         self.dump_len += name_cost(dir, name);
@@ -136,7 +142,9 @@ impl Directories {
     /// Removes a name and returns its file.
     pub(super) fn unlink(&mut self, dir: &str, name: &str) -> Result<Ino> {
         let ino = self.by_path.get_mut(dir).and_then(|names| names.remove(name));
-        let ino = ino.ok_or_else(|| contradiction(format!("there is no name /{dir}/{name}")))?;
+        let ino = ino.ok_or_else(|| {
+            contradiction(format!("it removes the name /{dir}/{name}, which does not exist"))
+        })?;
         self.dump_len -= name_cost(dir, name);
         Ok(ino)
     }
@@ -144,8 +152,12 @@ impl Directories {
     /// Renames a file. Returns the file that the new name referred to before. If both names refer
     /// to the same file, both stay, as in POSIX.
     pub(super) fn rename_file(&mut self, from: (&str, &str), to: (&str, &str)) -> Result<Option<Ino>> {
-        let impossible =
-            || contradiction(format!("/{}/{} cannot be renamed to /{}/{}", from.0, from.1, to.0, to.1));
+        let impossible = || {
+            contradiction(format!(
+                "it renames /{}/{} to /{}/{}, but the file or the directory is missing",
+                from.0, from.1, to.0, to.1
+            ))
+        };
         let ino = self.look_up(from.0, from.1).ok_or_else(impossible)?;
         if !self.has(to.0) || self.has(&joined(to.0, to.1)) {
             return Err(impossible());
@@ -196,7 +208,7 @@ impl Directories {
 
 /// Returns the error of a link in a missing directory, or to a file that cannot be linked.
 pub(super) fn no_link(dir: &str, name: &str, ino: Ino) -> base::Error {
-    contradiction(format!("the file {ino} cannot be named /{dir}/{name}"))
+    contradiction(format!("it names file {ino} /{dir}/{name}, but the file or the directory is missing"))
 }
 
 fn name_cost(dir: &str, name: &str) -> u64 {

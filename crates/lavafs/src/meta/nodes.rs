@@ -108,13 +108,18 @@ impl Nodes {
     }
 
     fn node_mut(&mut self, ino: Ino) -> Result<&mut Node> {
-        self.by_ino.get_mut(&ino).ok_or_else(|| contradiction(format!("there is no file {ino}")))
+        self.by_ino.get_mut(&ino).ok_or_else(|| {
+            contradiction(format!("it changes the file with the number (inode) {ino}, which does not exist"))
+        })
     }
 
     /// Marks a number and all smaller ones as used.
     pub(super) fn use_ino(&mut self, ino: Ino) -> Result<()> {
         if ino >= u64::MAX / 2 {
-            return Err(contradiction(format!("no volume reaches the file number {ino}")));
+            return Err(contradiction(format!(
+                "the file number (inode) {ino} is over its limit of {}",
+                u64::MAX / 2 - 1
+            )));
         }
         self.next_ino = self.next_ino.max(ino + 1);
         Ok(())
@@ -124,7 +129,10 @@ impl Nodes {
     pub(super) fn add(&mut self, file: &FileRecord) -> Result<()> {
         let room = layout::blocks_of(&file.extents).saturating_mul(layout::BLOCK);
         if self.by_ino.contains_key(&file.ino) || file.size > room {
-            return Err(contradiction(format!("the file {} cannot be made", file.ino)));
+            let (ino, size) = (file.ino, file.size);
+            let why =
+                format!("it creates file {ino}, which exists, or has {size} bytes in {room} bytes of blocks");
+            return Err(contradiction(why));
         }
         self.use_ino(file.ino)?;
         self.blocks += layout::allocated_of(&file.extents);
@@ -179,7 +187,9 @@ impl Nodes {
         let node = self.node_mut(ino)?;
         let room = layout::blocks_of(node.extents.as_slice()).saturating_mul(layout::BLOCK);
         if size > room {
-            return Err(contradiction(format!("the file {ino} has {size} bytes in blocks of {room}")));
+            return Err(contradiction(format!(
+                "the file {ino} has {size} bytes, but {room} bytes of blocks"
+            )));
         }
         (node.size, node.closed) = (size, closed);
         Ok(())
@@ -189,7 +199,8 @@ impl Nodes {
     pub(super) fn trim(&mut self, ino: Ino, blocks: u64) -> Result<Freed> {
         let node = self.node_mut(ino)?;
         if layout::blocks_for(node.size) > blocks {
-            return Err(contradiction(format!("the file {ino} is trimmed below its size")));
+            let size = node.size;
+            return Err(contradiction(format!("it trims file {ino} of {size} bytes to {blocks} blocks")));
         }
         let (kept, freed) = layout::split_at(node.extents.as_slice(), blocks);
         self.replace_extents(ino, kept)?;
@@ -201,7 +212,9 @@ impl Nodes {
         let node = self.node_mut(ino)?;
         let all = layout::blocks_of(node.extents.as_slice());
         if blocks == 0 || block.checked_add(u64::from(blocks)).is_none_or(|end| end > all) {
-            return Err(contradiction(format!("a hole outside the file {ino}")));
+            let why =
+                format!("it frees {blocks} blocks from block {block} of file {ino}, which has {all} blocks");
+            return Err(contradiction(why));
         }
         let (mut list, rest) = layout::split_at(node.extents.as_slice(), block);
         let (freed, after) = layout::split_at(&rest, u64::from(blocks));

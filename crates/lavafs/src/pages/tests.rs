@@ -55,7 +55,7 @@ fn page_cache_stays_within_its_budget() {
     let sim = made(1);
     let few = MountOptions { page_cache_bytes: 9999, ..MountOptions::default() };
     let e = mount(&sim.env(), sim.device("/device", 0).unwrap(), few).unwrap_err();
-    let told = "a page cache of 9999 bytes is too small: give it 65536 at least, or 0 for none";
+    let told = "a page cache of 9999 bytes is too small: give it at least 65536 bytes, or 0 for none";
     assert_eq!((e.kind(), e.message()), (ErrorKind::InvalidArgument, told));
 }
 

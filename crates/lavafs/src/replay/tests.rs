@@ -246,14 +246,17 @@ fn an_inconsistent_journal_is_refused() {
     };
     let link = |name: &str, ino| Op::Link { dir: String::new(), name: name.into(), ino };
     let cases: Vec<(&str, Vec<Op>)> = vec![
-        ("a jump is outside a dump", vec![jump()]),
-        ("the journal continues after its switch", vec![switch(), next()]),
-        ("a journal link names no blocks", vec![Op::JournalExtend { extents: Vec::new() }]),
+        ("the journal has an operation that only a metadata dump may have (jump)", vec![jump()]),
+        ("the journal has operations after its switch to other blocks", vec![switch(), next()]),
         (
-            "an empty hole",
+            "a link to the next part of the journal names no blocks",
+            vec![Op::JournalExtend { extents: Vec::new() }],
+        ),
+        (
+            "a file has a hole of 0 blocks",
             vec![file(800, 8), link("h", 800), Op::Extend { ino: 800, extents: vec![Extent::hole(0)] }],
         ),
-        ("have two owners; run fsck", vec![file(800, 8), link("h", 800), file(801, 9), link("i", 801)]),
+        ("have two owners", vec![file(800, 8), link("h", 800), file(801, 9), link("i", 801)]),
     ];
     for (told, ops) in cases {
         let sim = machine();
@@ -285,7 +288,11 @@ fn told_of_dump(parts: Vec<Vec<u8>>, jump_by: u64) -> String {
         device.write_at(now, offset.unwrap()).unwrap();
     }
     let e = mount(&sim.env(), device, MountOptions::default()).map(drop).unwrap_err();
-    assert!(e.is_corruption() && e.to_string().contains("the dump of metadata is damaged; run fsck"), "{e}");
+    assert!(
+        e.is_corruption()
+            && e.to_string().contains("the full copy (dump) of the volume's metadata is damaged"),
+        "{e}"
+    );
     assert!(e.file().is_some() && e.offset().is_some(), "{e}");
     e.message().to_owned()
 }
@@ -298,9 +305,9 @@ fn an_inconsistent_metadata_dump_is_refused() {
         part
     };
     let told = told_of_dump(vec![next(900)], 2);
-    assert!(told.ends_with("a jump leads to the wrong transaction 2"), "{told}");
+    assert!(told.ends_with("the dump leads to journal transaction 2 instead of 1"), "{told}");
     let told = told_of_dump(vec![Vec::new()], 1);
-    assert!(told.ends_with("a part of the dump is empty"), "{told}");
+    assert!(told.ends_with("a part of the dump has no operations"), "{told}");
 }
 
 /// Writes the metadata as a repair does, to a volume without enough free blocks.
@@ -318,12 +325,15 @@ fn a_metadata_dump_without_space_is_refused() {
     let e =
         crate::format::write_journal(&sim.env(), &*device, superblock.clone(), &meta, &[], 9).unwrap_err();
     assert_eq!(e.kind(), base::ErrorKind::NoSpace, "{e}");
-    assert_eq!(e.message(), "there are no 8 free blocks for the journal");
+    assert_eq!(
+        e.message(),
+        "the journal needs 8 free blocks of 4096 bytes, more than the device has; use a larger one"
+    );
     let owner = Owner { uid: superblock.uid, key: superblock.key };
     let jump = Op::Jump { sequence: 10, chain: 1, extents: vec![Extent::new(390, 3)] };
     let parts = vec![vec![0; 9000]];
     let e = encode_dump(owner, (9, 5), parts, &jump, &[Extent::new(397, 2)]).unwrap_err();
     assert_eq!(e.kind(), base::ErrorKind::NoSpace, "{e}");
-    assert_eq!(e.message(), "no space for a dump of the metadata; remove files");
+    assert!(e.message().ends_with("bytes for a copy (dump) of its metadata; remove files"), "{e}");
     assert_eq!(sim.state_hash(), before, "nothing is written");
 }

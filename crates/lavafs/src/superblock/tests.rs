@@ -137,13 +137,15 @@ fn invalid_superblock_fields_are_refused() {
     let cases = [
         (8, 99u32, "the volume has format 99, but this release reads formats up to "),
         (56, 8192, "the volume has blocks of 8192 bytes, but this release reads 4096: use another release"),
-        (76, 9, "a volume of 9 devices"),
-        (144, 9999, "a dump of 9999 runs of blocks"),
+        (76, 9, "the superblock names 9 devices instead of 1 to 2"),
+        (144, 9999, "the superblock has 9999 extents of the metadata dump, over the limit of 64"),
     ];
     let one = cases.map(|(at, field, told)| (sample(), at, field, told));
-    let two =
-        [(76, 1u32, "a volume of format 3 with 1 devices"), (704, 2, "a device has the unknown role 2")]
-            .map(|(at, field, told)| (sample_of(Role::Fast), at, field, told));
+    let two = [
+        (76, 1u32, "the superblock has format 3, which does not fit its 1 devices"),
+        (704, 2, "the superblock has the unknown device role 2"),
+    ]
+    .map(|(at, field, told)| (sample_of(Role::Fast), at, field, told));
     for (of, at, field, told) in one.into_iter().chain(two) {
         let e = Superblock::decode(&resealed(&of, at, &field.to_le_bytes()), 0).unwrap_err();
         assert!(e.message().starts_with(told), "{told}: {e}");
@@ -152,5 +154,8 @@ fn invalid_superblock_fields_are_refused() {
         assert!(unsupported || e.is_corruption(), "{e}");
     }
     let short = &sample().encode(0)[..100];
-    assert_eq!(Superblock::decode(short, 0).unwrap_err().message(), "a superblock of 100 bytes");
+    assert_eq!(
+        Superblock::decode(short, 0).unwrap_err().message(),
+        "the superblock has 100 bytes instead of 4096"
+    );
 }

@@ -24,14 +24,17 @@ use std::sync::{Arc, Weak};
 use values::{Gc, Ledger, LookupForecast};
 use version::{FamilyId, FileMeta};
 
-/// The result of [`crate::Db::collect_garbage`]: work done, bytes freed, garbage left.
+/// Tells the gain and the cost of a finished [`crate::Db::collect_garbage`]: bytes freed, written,
+/// and garbage left.
 ///
-/// The report has all collections that ended meanwhile, automatic ones included.
+/// The report has all collections that ended meanwhile, automatic ones included. All fields are
+/// bytes, except the two counts of collections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Collections installed.
     pub collections: u64,
-    /// Collections abandoned because they found too little garbage.
+    /// Collections abandoned because they found too little garbage to be worth their cost. No
+    /// error.
     pub abandoned: u64,
     /// Bytes read, of value files and of tables.
     pub read_bytes: u64,
@@ -41,13 +44,16 @@ pub struct GcReport {
     pub freed_bytes: u64,
     /// Exposed garbage before.
     pub garbage_bytes_before: u64,
-    /// Exposed garbage now.
+    /// Exposed garbage now; not 0 if the request allows a rest.
     pub garbage_bytes: u64,
     /// Records in all value files now, garbage included.
     pub record_bytes: u64,
 }
 
-/// Progress of [`crate::Db::collect_garbage_with`], for a display with rate and remaining time.
+/// Shows the progress of [`crate::Db::collect_garbage_with`], for a display with rate and remaining
+/// time, or to decide to cancel.
+///
+/// It arrives at the beginning, after each collection, and about every 0.2 seconds between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcProgress {
     /// Collections installed since the call began.
@@ -58,7 +64,8 @@ pub struct GcProgress {
     pub written_bytes: u64,
     /// Reduction of the bytes of value files since the call began.
     pub freed_bytes: u64,
-    /// Predicted bytes still to be freed, by running and by future collections.
+    /// Predicted bytes still to be freed, by running and by future collections. New garbage raises
+    /// it.
     pub remaining_bytes: u64,
     /// Exposed garbage now.
     pub garbage_bytes: u64,
@@ -69,25 +76,26 @@ pub struct GcProgress {
 }
 
 impl GcProgress {
-    /// Returns the bytes freed per second so far.
+    /// Returns the average rate since the call began, for a display: bytes freed per second.
     pub fn freed_bytes_per_s(&self) -> u64 {
         (u128::from(self.freed_bytes) * 1_000_000_000 / u128::from(self.elapsed_ns.max(1))) as u64
     }
 
-    /// Returns the remaining time at the current rate, nanoseconds; `None` before any bytes are
-    /// freed.
+    /// Returns the remaining time at the average rate so far, nanoseconds, for a display; `None`
+    /// before any bytes are freed.
     pub fn eta_ns(&self) -> Option<u64> {
         let ns = u128::from(self.elapsed_ns) * u128::from(self.remaining_bytes);
         ns.checked_div(u128::from(self.freed_bytes)).map(|ns| ns.min(u128::from(u64::MAX)) as u64)
     }
 }
 
-/// A planned collection.
+/// Shows the cost and the gain of one planned collection of a [`GcPlan`]. The bytes are
+/// predictions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlannedGc {
     /// The family.
     pub family: String,
-    /// Numbers of the value files to replace.
+    /// Numbers of the value files (vSSTs) to replace.
     pub files: Vec<u64>,
     /// Bytes of these files.
     pub input_bytes: u64,
@@ -102,11 +110,11 @@ pub struct PlannedGc {
     pub exact: bool,
 }
 
-/// The plan of [`crate::Db::collect_garbage`] for the current state, to judge its cost before the
-/// call.
+/// Judges the cost of [`crate::Db::collect_garbage`] before the call: the collections that it would
+/// do in the present state. Making a plan changes nothing, and later writes make it obsolete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcPlan {
-    /// The collections, in execution order.
+    /// The collections, in execution order; empty if the goal of the request is already met.
     pub collections: Vec<PlannedGc>,
     /// Exposed garbage now.
     pub garbage_bytes: u64,
@@ -115,7 +123,8 @@ pub struct GcPlan {
 }
 
 impl GcPlan {
-    /// Returns the sum of all collections.
+    /// Returns the sum of all collections, for a summary: files and bytes are added, and `family`
+    /// is empty. `exact` is true if all of them are exact.
     pub fn total(&self) -> PlannedGc {
         let mut total = PlannedGc { exact: true, ..PlannedGc::default() };
         for gc in &self.collections {
@@ -368,9 +377,12 @@ fn planned_gc(family: &str, gc: &Gc, beside_inputs: u64) -> PlannedGc {
     }
 }
 
-/// A guard that pauses garbage collection while it lives; [`crate::Db::pause_gc`] returns it.
+/// Pauses garbage collection while it lives, for a latency-critical phase or a backup;
+/// [`crate::Db::pause_gc`] returns it. Drop it to resume.
 ///
-/// Space use grows during the pause. The guard does not keep the store open.
+/// Collections that run already continue to their end. Space use grows during the pause, and
+/// `collect_garbage` fails with `Busy`. Several pauses may overlap. The guard does not keep the
+/// store open.
 #[derive(Debug)]
 #[must_use = "collection goes on when it is dropped"]
 pub struct GcPause {

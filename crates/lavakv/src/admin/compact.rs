@@ -15,18 +15,24 @@ use io::Cancel;
 use lsm::policy::ManualRange;
 use std::sync::Arc;
 
-/// Options of [`crate::Db::compact_range_with`]: a complete rewrite, and cancellation.
+/// Asks [`crate::Db::compact_range_with`] for a complete rewrite under new options, or makes it
+/// cancellable. The default compacts as `compact_range` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactRequest {
     /// Rewrites all data of the range under the current options: compression, filters, value
-    /// separation, tiers. Otherwise data that is already compact stays unchanged. Default: false.
+    /// separation, tiers. It costs a read and a write of the range. Otherwise data that is already
+    /// compact stays unchanged. Default: false.
     pub rewrite: bool,
-    /// Ends the call early. Completed compactions keep their effect; the running one discards its
-    /// outputs. Default: none.
+    /// Ends the call early, with `Cancelled`. Completed compactions keep their effect; the running
+    /// one discards its outputs. No data is lost. Default: none.
     pub cancel: Option<Cancel>,
 }
 
-/// Progress of [`crate::Db::compact_range_with`].
+/// Shows the progress of [`crate::Db::compact_range_with`], for a display, and for the place to
+/// continue after a cancellation.
+///
+/// It arrives at the start and after each rewritten table. Without [`CompactRequest::rewrite`] it
+/// counts no tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactProgress {
     /// Number of rewritten tables.

@@ -16,14 +16,17 @@ use wal::{Lane, LogGroup, RecoveryMode};
 /// Maximum length of a manifest to dump, bytes: about five million files.
 const MANIFEST_LEN_MAX: usize = 1 << 30;
 
-/// Writes a textual dump of one file of a store to `out`.
+/// Writes a textual dump of one file of a store to `out`, to examine damage or a format by eye. It
+/// reads the file only, also while a process has the store open.
 ///
-/// The kind is derived from the file name: tables and vSSTs (blocks, and entries on request), log
-/// groups (pages and fragments), manifests (edits), `CURRENT`. Damage is a line of the dump if the
-/// rest can still be shown, and an error otherwise.
+/// The kind is derived from the file name: tables and value files (vSSTs; blocks, and entries on
+/// request), log groups (pages and fragments), manifests (edits), `CURRENT`. Damage is a line of
+/// the dump if the rest can still be shown, and an error otherwise. The text is for people and may
+/// change.
 ///
 /// # Errors
-/// `InvalidArgument` if the name is not one of a store's files; those of reading.
+/// * `InvalidArgument`: the name is not one of a store's files.
+/// * `Corruption`: the file is too damaged to show. `NotFound`, `Io`: it cannot be read.
 pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Result<()> {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     match names::parse(name) {
@@ -50,9 +53,8 @@ pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Resul
             let text = env.fs.read_all(path, limits::FILE_NAME_LEN_MAX * 4)?;
             out.write_str(&String::from_utf8_lossy(&text)).map_err(refused)
         }
-        _ => {
-            Err(Error::invalid("the file is no table, vSST, log group or manifest of a store").at_file(path))
-        }
+        _ => Err(Error::invalid("the file is no table, value file (vSST), log file or manifest of a store")
+            .at_file(path)),
     }
 }
 
@@ -87,7 +89,8 @@ fn dump_values(file: Arc<dyn ReadFile>, number: u64, entries: bool, out: &mut dy
         .map_err(refused)
 }
 
-/// Content of the log of a closed store, and the floors below which entries need not be in it.
+/// Shows which changes the log of a closed store holds, for tests of durability: with the floors
+/// below which entries need not be in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogContents {
     /// Log floor of each family, by id: all entries below it are in tables.
@@ -98,17 +101,19 @@ pub struct LogContents {
 }
 
 impl LogContents {
-    /// Returns whether an entry is in the log, or need not be, because it is in a table or its
-    /// family was dropped.
+    /// Returns whether a change is safe without memory, for a test: it is in the log, or need not
+    /// be, because it is in a table or its family was dropped.
     pub fn holds(&self, seq: SeqNo, family: u32) -> bool {
         self.floors.get(&family).is_none_or(|floor| seq < *floor) || self.entries.get(&seq) == Some(&family)
     }
 }
 
-/// Reads the manifest and the log of a store like an open. Writes nothing.
+/// Reads the manifest and the log of a closed store like an open, for tests of durability. Writes
+/// nothing. The cost is a read of the log.
 ///
 /// # Errors
-/// Those of an open: a manifest or a log that lost durable data.
+/// * `Corruption`: the manifest or the log lost durable data. Repair the store.
+/// * `NotFound`: there is no store. `Unsupported`: a newer release wrote it. `Io`: a read failed.
 pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
     let state = Manifest::recover(env, dir, true)?.state();
     let mut out = LogContents::default();

@@ -21,13 +21,16 @@ pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Re
             if state.family_named(name).is_some() {
                 return Err(Error::new(
                     ErrorKind::AlreadyExists,
-                    format!("column family {name} exists already"),
+                    format!("column family {name} exists already: open it, or choose another name"),
                 ));
             }
             if state.families.len() >= limits::FAMILIES_MAX {
                 return Err(Error::new(
                     ErrorKind::TooLarge,
-                    "the store has the maximum number of column families: drop one",
+                    format!(
+                        "the store has the maximum of {} column families: drop one",
+                        limits::FAMILIES_MAX
+                    ),
                 ));
             }
             id.set(state.next_family);
@@ -62,7 +65,10 @@ pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Re
 pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
     let mut writer = enter(jobs)?;
     if family.is_dropped() {
-        return Err(Error::not_found(format!("column family {} was dropped already", family.name)));
+        return Err(Error::not_found(format!(
+            "column family {} was dropped already: use another family",
+            family.name
+        )));
     }
     let last_read_state = jobs.tree.drop_family(family)?;
     writer.changed.remove(&family.id);
@@ -129,6 +135,9 @@ mod tests {
         let jobs = &db.engine().jobs;
         super::drop(jobs, &family.0).unwrap();
         let e = super::drop(jobs, &family.0).unwrap_err();
-        assert_eq!((e.kind(), e.message()), (ErrorKind::NotFound, "column family x was dropped already"));
+        assert_eq!(
+            (e.kind(), e.message()),
+            (ErrorKind::NotFound, "column family x was dropped already: use another family")
+        );
     }
 }

@@ -23,31 +23,36 @@ mod rest;
 pub use holders::{Holder, HolderKind, LogHolder};
 pub use rest::{RestReport, RestState};
 
-/// The bytes on disk by owner, to find the reason for the size of a store.
+/// Tells the owner of each byte on disk, to find the reason for the size of a store; `Db::space`
+/// returns it.
 ///
 /// The [`parts`](Space::parts) sum to `total_bytes`: the allocated, not logical, bytes that the
-/// file system reports for the files of the store. *Exposed* garbage can be collected at once.
-/// *Unexposed* garbage has to be found by compaction first.
+/// file system reports for the files of the store. *Exposed* garbage can be collected at once
+/// (`Db::collect_garbage`). *Unexposed* garbage has to be found by compaction first
+/// (`Db::compact_range`). [`Space::holders`] names snapshots and iterators to drop. All fields are
+/// bytes unless their text has another unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Files of keys and small values.
+    /// Files of keys and small values. Compaction frees what is superseded in them.
     pub table_bytes: u64,
-    /// Files of separated values without exposed garbage: live values and unexposed garbage.
+    /// Value files (vSSTs), which hold separated values, without exposed garbage: live values and
+    /// unexposed garbage.
     pub value_bytes: u64,
     /// Exposed garbage: separated values that no key refers to any more. Collection frees it.
     pub garbage_bytes: u64,
     /// Obsolete tables and value files, held by iterators, by reads in progress, or until their
-    /// removal.
+    /// removal. Drop the iterators in `holders` to free them.
     pub pinned_bytes: u64,
     /// Outputs of running jobs.
     pub job_bytes: u64,
-    /// The write-ahead log, with its spare files.
+    /// The write-ahead log, with its spare files. `log_holder` names the family to flush if it is
+    /// long.
     pub wal_bytes: u64,
     /// Manifests and the pointer to the current one.
     pub manifest_bytes: u64,
     /// Files of other engines in the same store.
     pub engines_bytes: u64,
-    /// Unknown files.
+    /// Unknown files, which the store neither reads nor removes.
     pub other_bytes: u64,
     /// Sum of the parts.
     pub total_bytes: u64,
@@ -110,17 +115,18 @@ pub struct Space {
     pub families: Vec<FamilySpace>,
 }
 
-/// Space of one column family. File lengths, not allocated bytes: only [`Space`] includes the
-/// overhead of the file system.
+/// Finds the column family that uses the space, and its garbage; a part of [`Space`].
+///
+/// File lengths, not allocated bytes: only [`Space`] includes the overhead of the file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FamilySpace {
     /// Name of the family.
     pub name: String,
-    /// Non-empty levels.
+    /// Non-empty levels, the newest data first.
     pub levels: Vec<LevelSpace>,
-    /// Number of files of separated values.
+    /// Number of value files (vSSTs), which hold separated values.
     pub vssts: u64,
-    /// Bytes of these files.
+    /// Bytes of the value files, garbage included.
     pub vsst_bytes: u64,
     /// Number of files that hold one large value.
     pub segments: u64,
@@ -130,7 +136,7 @@ pub struct FamilySpace {
     pub references: u64,
     /// Bytes of records in value files, garbage included.
     pub record_bytes: u64,
-    /// Bytes of records that no table references any more.
+    /// Bytes of records that no table references any more: exposed garbage, which collection frees.
     pub garbage_bytes: u64,
     /// Maximum share of garbage in one value file, percent.
     pub garbage_percent_max: u64,
@@ -142,11 +148,12 @@ pub struct FamilySpace {
     pub hidden_bytes_max: u64,
     /// Lower bound of live data, see [`Space::live_bytes_min`].
     pub live_bytes_min: u64,
-    /// Bytes of closed log groups held by the family's unflushed entries.
+    /// Bytes of closed log groups held by the family's unflushed entries: a flush frees them.
     pub log_bytes: u64,
 }
 
-/// Space of one level of a family. Higher numbers have older data.
+/// Shows the size of one level of a family, to judge the shape of its tree. Higher numbers have
+/// older data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelSpace {
     /// Level number.
@@ -213,15 +220,16 @@ impl FamilySpace {
         (all, self.levels.last().map_or(0, |l| l.compensated_bytes))
     }
 
-    /// Returns the compensated bytes of all levels relative to the last one. 1.11 is the ideal for
-    /// levels that grow tenfold; 0 without tables.
+    /// Returns the compensated bytes of all levels relative to the last one, to see how much
+    /// superseded data the tree holds. 1.11 is the ideal for levels that grow tenfold; 0 without
+    /// tables. `compact_range` lowers it.
     pub fn index_amplification(&self) -> f64 {
         amplification(self.index_bytes())
     }
 }
 
 impl Space {
-    /// Returns the name and value of each part of the sum.
+    /// Returns the name and value in bytes of each part of `total_bytes`, to print or chart them.
     ///
     /// `live` and `hidden` divide `value_bytes` by the estimate; all others are exact.
     pub fn parts(&self) -> [(&'static str, u64); 10] {
@@ -239,7 +247,7 @@ impl Space {
         ]
     }
 
-    /// Returns the space amplification of the index over all families: see
+    /// Returns the space amplification of the index over all families, as one number to watch: see
     /// [`FamilySpace::index_amplification`].
     pub fn index_amplification(&self) -> f64 {
         let families = self.families.iter().map(FamilySpace::index_bytes);

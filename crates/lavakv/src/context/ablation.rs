@@ -6,7 +6,11 @@
 
 use base::{Error, Result};
 
-/// The set of enabled mechanisms. By default all are on.
+/// Switches mechanisms of the engine off one by one, to measure the benefit of each in an
+/// experiment; no program needs it. By default all are on.
+///
+/// A store without a mechanism is just as correct, only slower or larger. Names may change in any
+/// release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ablation {
     /// Garbage collection looks keys up by a merge join with the reference streams of tables where

@@ -6,14 +6,15 @@ use base::Error;
 /// condition that ends the wait.
 macro_rules! causes {
     ($($(#[doc = $doc:literal])* $cause:ident = $name:literal, $waits_for:literal;)*) => {
-        /// Reason for a slowed or stalled writer.
+        /// Names the bottleneck of a slowed or stalled writer, to decide which resource or option to
+        /// raise.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum StallCause {
             $($(#[doc = $doc])* $cause,)*
         }
 
         impl StallCause {
-            /// All causes, in order.
+            /// All causes, in the order of the statistics, for tables and metrics.
             pub const ALL: [StallCause; [$($name),*].len()] = [$(StallCause::$cause),*];
 
             /// Returns a description of the condition that ends the wait.
@@ -23,7 +24,7 @@ macro_rules! causes {
                 }
             }
 
-            /// The name in statistics and metrics.
+            /// Returns the stable name in statistics and metrics, such as `memory`.
             ///
             /// ```
             /// assert_eq!(lavastore_lavakv::StallCause::Memory.name(), "memory");
@@ -38,31 +39,33 @@ macro_rules! causes {
 }
 
 causes! {
-    /// Memtables wait to be flushed.
+    /// Memtables wait to be flushed: raise `memory_bytes`, or use a faster device.
     Memory = "memory", "memtables to be flushed";
-    /// Level 0 waits for a compaction.
+    /// Level 0 waits for a compaction: the writes outrun the background threads or `io_budget`.
     L0 = "l0", "level 0 to be compacted";
-    /// Levels below level 0 are above their targets.
+    /// Levels below level 0 are above their targets: compaction is behind, as for `L0`.
     Levels = "levels", "the levels below level 0 to be compacted";
-    /// The log waits for a prepared group.
+    /// The log waits for its next file to be prepared.
     Log = "log", "the log";
-    /// Garbage waits for collection.
+    /// Garbage of separated values waits for collection: raise `io_budget` or the space limit.
     Garbage = "garbage", "garbage to be collected";
-    /// The space limit is near, or reached.
+    /// The space limit is near, or reached: delete data or raise the limit.
     Space = "space", "space";
 }
 
-/// A data file that is partly or completely unreadable, with the keys that may be lost.
+/// Names a data file that is partly or completely unreadable, with the keys that may be lost, to
+/// decide between a restore and a repair.
 ///
-/// Reads of keys from `first_key` to `last_key` fail if they need the file; all other reads work.
+/// Reads of keys from `first_key` to `last_key` fail with `Corruption` if they need the file; all
+/// other reads and all writes work. Background work skips the file.
 #[derive(Clone, Debug)]
 pub struct DamagedFile {
     /// Its name in the store's directory.
     pub file: String,
     /// The column family.
     pub family: String,
-    /// True for a table: keys with small values, and references. False for a file of separated
-    /// values.
+    /// True for a table: keys with small values, and references. False for a value file (vSST),
+    /// which has separated values only.
     pub is_table: bool,
     /// The length it should have, bytes.
     pub bytes: u64,
@@ -74,7 +77,8 @@ pub struct DamagedFile {
     pub error: Error,
 }
 
-/// Reason for a change of the levels on the fast tier.
+/// Tells why measurements moved levels between the tiers ([`Event::FastTierLevelsChanged`]), to
+/// judge the size and speed of the fast tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastTierChangeReason {
     /// Work on the capacity tier waits longer than it would on the fast tier.
@@ -85,27 +89,33 @@ pub enum FastTierChangeReason {
     NoRoom,
 }
 
-/// A notification about background work, waits of writers, and damage, for logs and alarms.
+/// Notifies about background work, waits of writers, and damage, for logs and alarms.
+///
+/// Raise an alarm for `FileSetAside`, `LogDamaged`, `ReadUpToDamage` and `BackgroundError`; the
+/// others are for diagnosis. Later releases may add events. [`crate::Statistics`] counts the same
+/// without a listener.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A flush wrote data from memory to a table.
+    /// A flush wrote data from memory to a table: writes of the family up to some moment no longer
+    /// need the log.
     Flush {
         /// Column family.
         family: String,
         /// Bytes of the new table.
         output_bytes: u64,
     },
-    /// A collection rewrote value files.
+    /// A collection rewrote value files (vSSTs) without their garbage. The input is freed once no
+    /// reader holds it.
     Gc {
-        /// The family.
+        /// Column family.
         family: String,
         /// Bytes of the collected value files.
         input_bytes: u64,
         /// Bytes of the new value files.
         output_bytes: u64,
     },
-    /// A compaction was installed.
+    /// A compaction was installed: reads use its outputs from now on.
     Compaction {
         /// Column family.
         family: String,
@@ -118,27 +128,31 @@ pub enum Event {
         /// Bytes written.
         output_bytes: u64,
     },
-    /// A writer waited.
+    /// A writer waited. Frequent stalls of one cause name the bottleneck;
+    /// [`Event::StallOverBudget`] reports only the long ones.
     Stall {
         /// Reason for the wait.
         cause: StallCause,
-        /// Duration of the wait.
+        /// Duration of the wait, nanoseconds.
         wait_ns: u64,
     },
-    /// The total wait of a write exceeded the stall budget ([`crate::Options::stall_budget`]).
+    /// The total wait of a write exceeded the stall budget ([`crate::Options::stall_budget`]); the
+    /// write goes on. Sent once per write.
     StallOverBudget {
         /// Cause of its longest wait: the bottleneck.
         cause: StallCause,
-        /// Its total wait so far.
+        /// Its total wait so far, nanoseconds.
         wait_ns: u64,
     },
-    /// An unreadable file was set aside: background work skips it from now on. Sent once per file.
+    /// An unreadable file was set aside: background work skips it from now on, and reads that need
+    /// it fail. Sent once per file. Restore a checkpoint or repair the store.
     FileSetAside {
         /// The file, and its error.
         file: DamagedFile,
     },
     /// A log page, a value referenced only by the log, or the manifest is unreadable. Its content
-    /// is still in memory: the memtables are flushed, and the manifest is rewritten.
+    /// is still in memory: the memtables are flushed, and the manifest is rewritten. Examine the
+    /// device.
     LogDamaged {
         /// The location and the reason.
         error: Error,
@@ -167,20 +181,23 @@ pub enum Event {
         /// Descriptor limit of the process (`ulimit -n`). The store uses at most half of it.
         limit: u64,
     },
-    /// A background job failed.
+    /// A background job failed, whether it is retried or not. Match on the kind: after `Io` the
+    /// store may refuse writes as `Poisoned`; after `NoSpace` the job is retried.
     BackgroundError {
         /// Reason for the failure.
         error: Error,
     },
 }
 
-/// Receives the [`Event`]s of a store; set it as [`Options::listener`](crate::Options::listener).
+/// Receives the [`Event`]s of a store, for logs and alarms; set it as
+/// [`Options::listener`](crate::Options::listener).
 ///
 /// The store calls it on the thread that causes the event, which may be a writer: return quickly,
-/// and do not call into the store. A panic of the listener is caught and counted in
-/// `Statistics::listener_panics`; it does not affect the store.
+/// and do not call into the store. Several threads may call it at once. A panic of the listener is
+/// caught and counted in `Statistics::listener_panics`; it does not affect the store.
 pub trait EventListener: Send + Sync {
-    /// Called after the event.
+    /// Handles one event, after it happened. The caller waits for the return: hand long work to
+    /// another thread.
     fn event(&self, event: &Event);
 }
 

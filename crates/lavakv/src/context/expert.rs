@@ -28,9 +28,9 @@ pub struct ExpertOptions {
     /// if these are longer.
     pub wal_bytes_max: u64,
     /// Threads for asynchronous requests ([`crate::Requests`]) that their caller could not
-    /// complete: writes that wait, scans, and other blocking calls. 1 to 64. One more thread
-    /// handles their point reads. The threads start with the first such request. Default: 2, since
-    /// these threads mostly wait.
+    /// complete: writes that wait, scans, and other blocking calls. 1 to 64. Raise it if many
+    /// requests wait at once. One more thread handles their point reads. The threads start with the
+    /// first such request. Default: 2, since these threads mostly wait.
     pub async_threads: usize,
     /// Maximum number of concurrent compactions, at most 64. Default: 0, derived: one less than the
     /// background threads, at least one, so that one thread is left for flushes.
@@ -41,8 +41,9 @@ pub struct ExpertOptions {
     /// for each disk while the store is open ([`crate::Statistics::io_read_gap_bytes`]). Until it
     /// knows enough it uses 16 KiB (12 KiB for collections).
     pub read_gap_bytes: Option<u64>,
-    /// Number of concurrent durable log writes. Default: one. [`Loggers::AUTO`] finds the number
-    /// while the store is open.
+    /// Number of concurrent durable log writes, to raise the throughput of many durable writers on
+    /// a device that gains from more. Default: one. [`Loggers::AUTO`] finds the number while the
+    /// store is open.
     pub loggers: Loggers,
     /// Maximum age of a buffered log page, milliseconds, at most 3,600,000 (an hour). A page whose
     /// memtable is flushed sooner is never written to the log device; an older one is made durable
@@ -104,7 +105,7 @@ pub struct ExpertOptions {
     #[doc(hidden)]
     pub fast_tier_interval: Duration,
     /// First sequence number, file number, log group and log page of a **new** store, 1 to 2^48.
-    /// For tests that cross 2^32. Default: 1.
+    /// For tests that cross 2^32; no program needs it. Default: 1.
     pub first_number: u64,
     /// The compaction policies that families may have. Default: the built-in ones; a test may add
     /// some.
@@ -195,31 +196,35 @@ impl ExpertOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpertFamilyOptions {
     /// Uncompressed size of a data block, bytes, 512 to 1 MiB. A point read takes one block from
-    /// the disk. Default: 4096, a page.
+    /// the disk; larger blocks compress better and suit scans. Default: 4096, a page.
     pub block_bytes: usize,
-    /// Size at which a compaction starts the next table file, bytes, 4 KiB to 4 GiB. Default: 16
-    /// MiB.
+    /// Size at which a compaction starts the next table file, bytes, 4 KiB to 4 GiB. Smaller files
+    /// make compactions shorter and more numerous. Default: 16 MiB.
     pub file_bytes: u64,
     /// Target size of the first level below level 0, bytes, at least `file_bytes`. Default: 0,
     /// derived: 64 MiB, or four files if these are longer.
     pub level_base_bytes: u64,
-    /// Growth factor from one level to the next, 2 to 1000. Default: 10.
+    /// Growth factor from one level to the next, 2 to 1000. A smaller one rewrites less per level
+    /// and has more levels to search. Default: 10.
     pub level_multiplier: u32,
-    /// Number of levels, including level 0, 2 to 7. Default: 7.
+    /// Number of levels, including level 0, 2 to 7. The default suits all sizes. Default: 7.
     pub levels: usize,
-    /// Number of files in level 0 that starts a compaction, 1 to 1000. Default: 4.
+    /// Number of files in level 0 that starts a compaction, 1 to 1000. More files save rewrites,
+    /// and each point read may search all of them. Default: 4.
     pub l0_compaction_files: usize,
-    /// Depth of level 0, in flushed memtables, at which the write throttle starts; at least
-    /// `l0_compaction_files`. Default: 0, derived: four times `l0_compaction_files`, that is 16.
+    /// Depth of level 0, in flushed memtables, at which the write throttle starts, so that
+    /// compaction keeps up; at least `l0_compaction_files`. Default: 0, derived: four times
+    /// `l0_compaction_files`, that is 16.
     pub l0_slowdown_files: usize,
-    /// Depth of level 0, in flushed memtables, at which writers wait; more than
+    /// Depth of level 0, in flushed memtables, at which writers wait for a compaction; more than
     /// `l0_slowdown_files`. Default: 0, derived: twice `l0_slowdown_files`, that is 32.
     pub l0_stop_files: usize,
-    /// Size at which the next file of separated values starts, bytes, 4 KiB to 4 GiB.
-    /// Default: 32 MiB.
+    /// Size at which the next value file (vSST) starts, bytes, 4 KiB to 4 GiB. Smaller files free
+    /// garbage in smaller steps. Default: 32 MiB.
     pub vsst_bytes: u64,
-    /// Share of garbage at which collection rewrites a vSST, percent, 1 to 99. The engine collects
-    /// earlier or later depending on free space. Default: 20.
+    /// Share of garbage at which collection rewrites a value file (vSST), percent, 1 to 99. A lower
+    /// one saves space and costs more rewrites. The engine collects earlier or later depending on
+    /// free space. Default: 20.
     pub gc_ratio_percent: u32,
 }
 

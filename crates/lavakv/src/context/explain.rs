@@ -5,17 +5,18 @@ use super::fit::SizeReduction;
 use super::options::{Options, SpaceLimit};
 use std::fmt;
 
-/// Origin of an option's value.
+/// Tells whether a value of an [`Explanation`] is the caller's or the engine's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionSource {
-    /// The caller set it.
+    /// The caller set it, and the engine uses it as it is.
     Set,
-    /// The engine derived it from other options.
+    /// The engine derived it from other options, or reduced it to fit the space limit; `reason` has
+    /// the rule.
     Derived,
 }
 
 impl OptionSource {
-    /// Returns a one-word name.
+    /// Returns a stable one-word name for tables and logs: `set` or `derived`.
     pub fn name(self) -> &'static str {
         match self {
             OptionSource::Set => "set",
@@ -24,24 +25,27 @@ impl OptionSource {
     }
 }
 
-/// An option that the store derives unless it is set, with its value, unit and reason.
+/// Shows one option of an [`Explanation`] with its value in effect, to find out why it differs from
+/// the one that was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedOption {
     /// The option, with the path from [`Options`]: `memory_bytes`, `expert.wal_bytes_max`.
     pub name: &'static str,
-    /// The value in effect.
+    /// The value in effect, in `unit`.
     pub value: u64,
     /// Its unit: `bytes`, `ms`, `jobs`, `memtables`.
     pub unit: &'static str,
-    /// Where it comes from.
+    /// Whether the caller or the engine chose the value.
     pub source: OptionSource,
     /// Reason for the value; for a set option `set by the caller`.
     pub reason: String,
 }
 
-/// The options that the store derives unless they are set, with values and reasons.
+/// Lists the sizes that a store would use, with the reasons, to check a configuration before an
+/// open; `{}` prints it as a table. [`Options::explain`] returns it.
 ///
-/// [`Options::explain`] returns it. Its `Display` is a table for people.
+/// It has the options that the engine derives unless they are set, and the sizes that a space limit
+/// in bytes reduces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The options in the order of their declaration, store options first.
@@ -49,7 +53,8 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Returns an option by name.
+    /// Returns an option by its path from [`Options`], such as `memory_bytes` or
+    /// `expert.wal_bytes_max`; `None` for an option that is neither derived nor reduced.
     pub fn option(&self, name: &str) -> Option<&ExplainedOption> {
         self.options.iter().find(|option| option.name == name)
     }
@@ -86,10 +91,13 @@ fn halved(at_most: u64) -> String {
 }
 
 impl Options {
-    /// Returns all options that the engine derives unless they are set, each with its value and the
-    /// reason. The result depends on the options alone: on a small volume a store may use smaller
-    /// sizes (see [`Options`]). [`read_gap_bytes`](crate::ExpertOptions::read_gap_bytes) is
-    /// measured while a store is open ([`crate::Statistics::io_read_gap_bytes`]).
+    /// Returns the options that the engine derives unless they are set, each with its value and the
+    /// reason, to check a configuration without opening a store. The call is cheap, reads no disk
+    /// and checks no range.
+    ///
+    /// The result depends on the options alone: on a small volume a store may use smaller sizes
+    /// (see [`Options`]). [`read_gap_bytes`](crate::ExpertOptions::read_gap_bytes) is measured
+    /// while a store is open ([`crate::Statistics::io_read_gap_bytes`]).
     ///
     /// ```
     /// # use lavastore_lavakv::{OptionSource, Options};

@@ -8,7 +8,8 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use lsm::policy::{FileChoice, PolicyChoice, TreeOptions};
 
-/// Options of one column family: compression, separation of large values, filters.
+/// Fits one column family to its data: compression, separation of large values, filters. Pass it to
+/// the creation of the family, or as [`Options::family`] for `default`.
 ///
 /// The store keeps them when the family is created. A change applies to new files: old data stays
 /// readable, and takes the new form when background work rewrites it.
@@ -23,8 +24,8 @@ pub struct FamilyOptions {
     /// extra device reads. 0: every value stays with its key, which suits scans of small values.
     /// Default: 512.
     pub min_blob_size: usize,
-    /// Filter bits per key, at most 64; 0 for no filter. A filter avoids reads of tables without
-    /// the key. Default: 10 (about 1 % false positives).
+    /// Filter bits per key, at most 64, so that a read of an absent key rarely reads a table. 0: no
+    /// filter, for families that are only scanned. Default: 10 (about 1 % false positives).
     pub filter_bits_per_key: u32,
     /// Policy that picks compactions. Default: `leveled`, version 1. A store opens whatever the
     /// policies of its families. A family with a policy unknown to this release is readable, but
@@ -64,13 +65,14 @@ const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
 
 impl FamilyOptions {
     /// Returns the same options with all derived values filled in, to compare them with the options
-    /// of a family.
+    /// of a family, which are stored so.
     pub fn derived(mut self) -> FamilyOptions {
         self.expert = self.expert.derived();
         self
     }
 
-    /// Changes expert options.
+    /// Changes expert options in an expression, for the few families that need them. The change is
+    /// checked when the options are used, not here.
     ///
     /// ```
     /// # use lavastore_lavakv::FamilyOptions;
@@ -83,11 +85,12 @@ impl FamilyOptions {
         self
     }
 
-    /// Checks every option; derived ones with their derived values.
+    /// Checks every option, derived ones with their derived values, to refuse a configuration
+    /// before it is used. An open and a creation do the same.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the option and its range; `Unsupported` for a codec that is not
-    /// part of the build.
+    /// * `InvalidArgument`: an option is out of range; the message names it and its range.
+    /// * `Unsupported`: the compression is not part of this build. Choose another one.
     pub fn validate(&self) -> Result<()> {
         self.clone().derived().check_ranges()
     }
@@ -167,11 +170,12 @@ impl FamilyOptions {
         if !(1..=FAMILY_OPTIONS_VERSION).contains(&version) {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "family options are of a newer release: open the store with that release",
+                "the stored family options are of a newer release: open the store with that release",
             ));
         }
-        let compression = Compression::from_u8(r.u8()?)
-            .ok_or_else(|| Error::corruption("compression in family options is unknown"))?;
+        let compression = Compression::from_u8(r.u8()?).ok_or_else(|| {
+            Error::corruption("the compression code in the stored family options is unknown")
+        })?;
         // Values too large for their types saturate, and fail the range checks.
         let size = |v: u64| usize::try_from(v).unwrap_or(usize::MAX);
         let narrow = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
@@ -220,8 +224,9 @@ impl FamilyOptions {
 fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
     let name = String::from_utf8(r.bytes()?.to_vec())
         .map_err(|_| Error::corruption("the name of a compaction policy in family options is not UTF-8"))?;
-    let version = u32::try_from(r.varint()?)
-        .map_err(|_| Error::corruption("version of a compaction policy in family options is out of range"))?;
+    let version = u32::try_from(r.varint()?).map_err(|_| {
+        Error::corruption("the version of the compaction policy in the stored family options exceeds 32 bits")
+    })?;
     Ok(PolicyChoice { name, version, parameters: r.bytes()?.to_vec() })
 }
 

@@ -43,10 +43,11 @@ pub use wal::{Durability, Loggers};
 /// space for its own work. Each open examines the volume again.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Creates a store if there is none; otherwise such an open fails with `NotFound`. Default:
-    /// true.
+    /// Creates a store if there is none. Switch it off where a missing store means a wrong path:
+    /// the open then fails with `NotFound`. Default: true.
     pub create_if_missing: bool,
-    /// Refuses to open an existing store, with `AlreadyExists`. Default: false.
+    /// Refuses to open an existing store, with `AlreadyExists`, where the program must begin with
+    /// an empty one. Default: false.
     pub error_if_exists: bool,
     /// Bound on the bytes of the store's files, including the log and the reserve; kept at every
     /// moment. A limit in bytes may be as small as 1.3 MB: memtables, log groups, tables and value
@@ -54,9 +55,11 @@ pub struct Options {
     /// [`Options::explain`] shows the sizes. Default: none, but the reserve is kept free at the end
     /// of the volume as well.
     pub space_limit: Option<SpaceLimit>,
-    /// Behavior of writes at the space limit. Default: [`SpacePolicy::NoSpace`].
+    /// Whether writes at the space limit fail at once or wait for deletes of other threads.
+    /// Default: [`SpacePolicy::NoSpace`], they fail.
     pub space_policy: SpacePolicy,
-    /// Size at which a memtable is flushed, bytes, 16 KiB to 4 GiB. Default: 16 MiB.
+    /// Size at which a memtable is flushed to a table, bytes, 16 KiB to 4 GiB. Larger ones save
+    /// rewrites of overwritten keys, and cost memory and recovery time. Default: 16 MiB.
     pub memtable_bytes: usize,
     /// Budget for all memtables of all families, including those being flushed, and for buffered
     /// log pages ([`ExpertOptions::buffered_age_ms_max`]), bytes; at least two memtables. Writers
@@ -67,8 +70,8 @@ pub struct Options {
     /// it. Raise it if reads miss the cache often. Default: 64 MiB, independent of the machine's
     /// memory, which belongs to the program.
     pub cache_bytes: usize,
-    /// Durability of writes that do not choose their own with [`WriteOptions`]. Default:
-    /// [`Durability::Buffered`].
+    /// Durability of writes that do not choose their own with [`WriteOptions`]: choose `Durable` if
+    /// most writes must survive a loss of power. Default: [`Durability::Buffered`].
     pub durability: Durability,
     /// Budget for a write's wait for the engine: for memory, levels, log, garbage or space, but not
     /// for the device. 100 µs to an hour. A longer wait is counted
@@ -96,7 +99,9 @@ pub struct Options {
     /// [`crate::Event::OpenFilesBounded`] reports a lower number. Default: 4096, or less if the
     /// process has few descriptors.
     pub open_files_max: usize,
-    /// Whether data files and log bypass the page cache. Default: [`Access::Direct`].
+    /// Whether data files and log bypass the page cache of the system. Choose [`Access::Buffered`]
+    /// where the machine has much free memory that no cache of the store uses. Default:
+    /// [`Access::Direct`].
     pub access: Access,
     /// Directory of the fast tier: a second disk for the log, for tables of the first
     /// [`ExpertOptions::fast_tier_levels`] levels, and for
@@ -108,11 +113,11 @@ pub struct Options {
     /// every five seconds, removed at close. A relative path starts at the directory of the store;
     /// `lava stats --prometheus` reads `METRICS` there. Default: none.
     pub metrics_file: Option<PathBuf>,
-    /// Receives flushes, compactions, stalls and background errors. A panic of the listener is
-    /// caught and counted. Default: none.
+    /// Receives flushes, compactions, stalls, damage and background errors, for logs and alarms. A
+    /// panic of the listener is caught and counted. Default: none.
     pub listener: Option<Arc<dyn EventListener>>,
-    /// Behavior of an open that finds tables or value files missing or of another length. Default:
-    /// serve the undamaged data.
+    /// Whether an open that finds tables or value files missing or of another length serves the
+    /// undamaged data or fails. Default: [`DamagedFiles::Serve`].
     pub damaged_files: DamagedFiles,
     /// Options of the column family `default`; they replace the stored ones at every open for
     /// writing. Default: those of [`FamilyOptions`].
@@ -121,16 +126,16 @@ pub struct Options {
     pub expert: ExpertOptions,
 }
 
-/// Behavior of an open that finds data files missing or of the wrong length; see
-/// [`Options::damaged_files`].
+/// Decides between availability and an early alarm: what an open does that finds data files missing
+/// or of the wrong length. See [`Options::damaged_files`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DamagedFiles {
     /// The store opens for reading and writing. [`crate::Db::damaged_files`] lists the damaged
     /// files; reads that need them fail.
     #[default]
     Serve,
-    /// The open fails and names the first damaged file. (Damage inside files is found later in
-    /// either case.)
+    /// The open fails with the error of the first damaged file, and the store stays closed: restore
+    /// a checkpoint or repair it. (Damage inside files is found later in either case.)
     Refuse,
 }
 
@@ -170,7 +175,8 @@ impl Options {
         self
     }
 
-    /// Changes expert options.
+    /// Changes expert options in an expression, for the few programs that need them. The change is
+    /// checked at the open, not here.
     ///
     /// ```
     /// # use lavastore_lavakv::Options;
@@ -203,7 +209,7 @@ impl Options {
             check("io_budget", self.io_budget, 1 << 20, 1 << 50)?;
         }
         let budget_us = u64::try_from(self.stall_budget.as_micros()).unwrap_or(u64::MAX);
-        check("stall_budget, microseconds,", budget_us, 100, 3_600_000_000)?;
+        check("stall_budget", budget_us, 100, 3_600_000_000)?;
         self.check_metrics_file()?;
         self.expert.check_ranges()?;
         self.family.validate()
@@ -238,25 +244,26 @@ impl Options {
     }
 }
 
-/// Behavior of a write to a full store, once no background work can free any space.
+/// Decides whether a write to a full store fails at once, or waits for deletes of other threads. It
+/// applies once no background work can free any space.
 ///
 /// Deletes and reads proceed in either case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpacePolicy {
     /// The write fails with `NoSpace` and has no effect. It waits only while background work may
-    /// free space.
+    /// free space. For programs that can shed load or delete data themselves.
     #[default]
     NoSpace,
     /// The write also waits for deletes by other threads, and fails with `NoSpace` after this time.
     /// For programs that delete old data on another thread.
     Wait {
-        /// The longest wait of a write; any duration.
+        /// The longest wait of a write; any duration. Then the write fails with `NoSpace`.
         at_most: Duration,
     },
 }
 
-/// Options of one write: its durability, and a bound on its wait. The default takes the store's
-/// durability.
+/// Gives one write another durability than the store's, or a bound on its wait; `Db::writing` takes
+/// it. The default takes the store's durability, without a bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
     /// Durability at the acknowledgment. Default: `None`, which takes [`Options::durability`], or
@@ -270,30 +277,36 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Returns options for a write that survives a loss of power once acknowledged.
+    /// Returns options for data that must not be lost once acknowledged, such as payments: the
+    /// write survives a loss of power, and waits for the device.
     pub fn durable() -> Self {
         WriteOptions { durability: Some(Durability::Durable), ..Self::default() }
     }
-    /// Returns options for a write that survives the death of the process once acknowledged.
+    /// Returns options for data that can be made again: the write survives the death of the process
+    /// once acknowledged, but not of the machine, and waits for no device.
     pub fn buffered() -> Self {
         WriteOptions { durability: Some(Durability::Buffered), ..Self::default() }
     }
-    /// Returns options for a write that survives only after a flush or a clean close.
+    /// Returns options for state that another log can rebuild: the write survives only after a
+    /// flush or a clean close, and is in no log. Writes of logs refuse it.
     pub fn volatile() -> Self {
         WriteOptions { durability: Some(Durability::Volatile), ..Self::default() }
     }
     /// Returns the same options with a bound on the wait, for callers with a deadline.
     ///
     /// The wait counts memory, background work and space, and not the device. A write that would
-    /// wait longer fails with `Busy` and has no effect.
+    /// wait longer fails with `Busy` and has no effect: repeat it later. Writes of logs refuse the
+    /// bound with `InvalidArgument`.
     #[must_use]
     pub fn wait_at_most(self, at_most: Duration) -> Self {
         WriteOptions { wait_at_most: Some(at_most), ..self }
     }
-    /// Returns the same options without any wait, for event loops.
+    /// Returns the same options without any wait, for event loops: a write that would wait fails
+    /// with `Busy` and has no effect.
     ///
-    /// Later writes make up for the delay of such a write. A write whose delay would exceed
-    /// [`Options::stall_budget`] fails with `Busy`: give a long batch some time, or split it.
+    /// Later writes make up for a delay below [`Options::stall_budget`]. A write whose delay would
+    /// exceed it fails with `Busy`: give a long batch some time, or split it. A durable write still
+    /// waits for the device.
     #[must_use]
     pub fn no_wait(self) -> Self {
         self.wait_at_most(Duration::ZERO)

@@ -7,7 +7,11 @@ use store::context::Counter;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
-        /// A snapshot of the engine's counters, all since the store was opened.
+        /// The counters of a store since it was opened, for monitoring and to find a bottleneck.
+        ///
+        /// Reading them is cheap. Each field is read at its own moment, so sums of fields may differ
+        /// by running work. Compare two reads for a rate. Bytes are bytes, and `_ns` are
+        /// nanoseconds; fields with `now`, `current` or `maximum` in their text are no sums.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Statistics {
             $($(#[doc = $doc])* pub $name: u64,)*
@@ -16,7 +20,8 @@ macro_rules! counters {
         }
 
         impl Statistics {
-            /// Returns the name and value of every counter, in the order of the struct.
+            /// Returns the name and value of every counter, in the order of the struct, to export
+            /// all of them, also those of later releases; `histograms` is not among them.
             pub fn fields(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),*]
             }

@@ -11,10 +11,12 @@ use base::histogram::{Distribution, Histogram};
 use io::Env;
 use io::timing::Timing;
 
-/// Latencies and stalls of a store since it was opened, for percentiles on a dashboard.
+/// Shows the latencies and stalls of a store since it was opened, for percentiles on a dashboard.
 ///
-/// [`crate::Statistics::histograms`] has them. A mechanism that did not run yet has an empty
-/// distribution.
+/// [`crate::Statistics::histograms`] has them. An operation that did not run yet has an empty
+/// distribution. Subtract an earlier read with [`Distribution::since`] for an interval. Frequent
+/// operations (puts, deletes, batches, gets, streams, iterator moves) are sampled, so their counts
+/// are estimates.
 ///
 /// ```no_run
 /// use lavastore_lavakv::Db;
@@ -44,7 +46,8 @@ pub struct Histograms {
 }
 
 impl Histograms {
-    /// Returns the latencies of a kind of operation, in nanoseconds.
+    /// Returns the latencies of a kind of operation by its name in [`Histograms::operations`], in
+    /// nanoseconds; `None` for an unknown name.
     ///
     /// ```no_run
     /// # let db = lavastore_lavakv::Db::open("/var/lib/example")?;
@@ -55,7 +58,8 @@ impl Histograms {
         self.operations.iter().find(|(of, _)| *of == name).map(|(_, times)| times)
     }
 
-    /// Returns the durations of stalls with this cause, in nanoseconds.
+    /// Returns the durations of stalls with this cause, in nanoseconds, to see how long writers
+    /// waited for it; always present in the histograms of a store.
     ///
     /// ```no_run
     /// # use lavastore_lavakv::StallCause;

@@ -96,11 +96,10 @@ impl TableCache {
                 ),
             )
             .at_file(self.context.path(name)),
-            ErrorKind::NotFound => Error::corruption(
-                "a file that the manifest or the log refers to is missing; restore it from a \
-                 checkpoint or backup, or run `lava repair`",
-            )
-            .at_file(self.context.path(name)),
+            ErrorKind::NotFound => {
+                Error::corruption("a file that the manifest or the log refers to is missing")
+                    .at_file(self.context.path(name))
+            }
             _ => e,
         })
     }
@@ -174,7 +173,7 @@ impl TableCache {
         if UseSums::of(&list) == *file.uses.sums() {
             return Ok(list);
         }
-        let why = "the references of the table differ from the manifest; run `lava repair`";
+        let why = "the references of the table to value files differ from their sums in the manifest";
         Err(Error::corruption(why).at_file(table.path()))
     }
 }
@@ -194,6 +193,6 @@ fn key(volume: Volume, number: u64) -> u64 {
 
 /// File numbers are never reused, so one of the references to this file is wrong.
 fn another_kind(dir: &Path, number: u64) -> Error {
-    let why = "the file is referenced under two kinds (of table, vSST, segment): verify the store";
+    let why = "the manifest refers to this file as two kinds of file (table, value file or large value)";
     Error::corruption(why).at_file(io::fs::join(dir, &names::vsst(number)))
 }

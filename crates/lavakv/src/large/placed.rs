@@ -89,6 +89,6 @@ pub fn not_closed() -> Error {
 }
 
 fn of_another_key(context: &Context, reference: &RecordReference) -> Error {
-    let why = "the record that the log refers to is of another key";
+    let why = "the value record that the log refers to belongs to another key";
     Error::corruption(why).at_file(context.path(&names::vsst(reference.file))).at_offset(reference.offset)
 }

@@ -270,8 +270,7 @@ pub(crate) fn open_listed(files: &KvFiles, user_key: &[u8], meta: &VsstMeta) -> 
 
 fn another_value(files: &KvFiles, user_key: &[u8], number: u64) -> Error {
     Error::corruption(format!(
-        "the segment does not hold the value of key \"{}\": restore it from a checkpoint or \
-         backup, or run `lava repair`",
+        "the large value file does not hold the value of key \"{}\"",
         user_key.escape_ascii()
     ))
     .at_file(files.context.path(&names::vsst(number)))

@@ -8,15 +8,17 @@ use base::{Error, Result};
 use io::Cancel;
 use std::sync::Arc;
 
-/// The amount of garbage that [`crate::Db::collect_garbage`] may leave, and cancellation.
+/// Tells [`crate::Db::collect_garbage`] how much garbage may be left, and makes it cancellable. The
+/// default collects as much as the engine does by itself, but now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcRequest {
-    /// Collects until known garbage is at most this percentage of all separated values. Default:
-    /// `None`, until each value file has less garbage than its family's
-    /// [`gc_ratio_percent`](crate::ExpertFamilyOptions::gc_ratio_percent).
+    /// Collects until exposed garbage is at most this percentage of all separated values, 0 to 100;
+    /// 0 collects all of it. Lower values cost more rewrites. A higher number is refused with
+    /// `InvalidArgument`. Default: `None`, until each value file (vSST) has less garbage than its
+    /// family's [`gc_ratio_percent`](crate::ExpertFamilyOptions::gc_ratio_percent).
     pub until_percent: Option<u32>,
-    /// Ends the call early. Completed collections keep their effect. Collections that run for this
-    /// call alone end without one.
+    /// Ends the call early, with `Cancelled`. Completed collections keep their effect. Collections
+    /// that run for this call alone end without one. Default: none.
     pub cancel: Option<Cancel>,
 }
 

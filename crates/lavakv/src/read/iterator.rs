@@ -66,7 +66,9 @@ impl DbIterator {
             Some(read_state) if family.id() == self.family => {
                 Self::over(&self.tree, &family.0, (read_state.clone(), self.seq), options)
             }
-            _ => Err(Error::invalid("the iterator is of another column family: pass that of the iterator")),
+            _ => Err(Error::invalid(
+                "the iterator is of another column family: pass the family of the iterator",
+            )),
         }
     }
 
@@ -208,7 +210,9 @@ impl DbIterator {
         self.check_open()?;
         let forward = self.forward;
         if self.valid() || !self.inner().skip_gap(forward)? {
-            return Err(Error::invalid("the iterator has no damage to skip: seek"));
+            return Err(Error::invalid(
+                "the iterator is not at damage, so there is none to skip: seek first",
+            ));
         }
         Ok(())
     }

@@ -27,14 +27,17 @@ use std::sync::Arc;
 use table::{ReadCounters, Source, Stop};
 use version::FileMeta;
 
-/// The value of a read, which derefs to its bytes; it keeps its memory in use while it lives.
+/// Holds the value of a read without a copy; it derefs to its bytes, and keeps its memory in use
+/// while it lives.
 ///
-/// Use [`Value::into_vec`] for bytes that live long: a small value may keep a whole cached block.
+/// It is immutable and cheap to clone, and stays valid after later writes and a close. Use
+/// [`Value::into_vec`] for bytes that live long: a small value may keep a whole cached block.
 #[derive(Clone, Debug)]
 pub struct Value(pub(crate) BlockSlice);
 
 impl Value {
-    /// Returns a copy of the bytes, or the bytes themselves if they are not shared.
+    /// Returns a copy of the bytes, for bytes that live long or change, and gives up the shared
+    /// memory.
     pub fn into_vec(self) -> Vec<u8> {
         self.0.to_vec()
     }

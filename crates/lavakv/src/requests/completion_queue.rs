@@ -18,20 +18,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Outcome of a request in a [`RequestQueue`], by the kind of the request.
+/// Carries the answer of a request in a [`RequestQueue`], by the kind of the request. An error
+/// comes in its place as `Err`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The write reached its durability; the flush ended.
     Done,
-    /// The value of a key.
+    /// The value of a key; `None` if the key is absent.
     Value(Option<Value>),
-    /// The values of several keys, in their order.
+    /// The values of several keys, in their order; `None` for absent ones.
     Values(Vec<Option<Value>>),
-    /// A page of a scan.
+    /// A page of a scan, in key order; empty behind the end of the range.
     Entries(Vec<Entry>),
 }
 
-/// A request of any kind, as accepted by a queue. A write completes when it reaches its durability.
+/// Holds a request of any kind for [`RequestQueue::submit`], which converts by itself; name it only
+/// to store mixed requests. A write completes when it reaches its durability.
 pub struct AnyRequest(Kind);
 
 enum Kind {
@@ -143,10 +145,12 @@ impl Wake for Tell {
     }
 }
 
-/// A completion queue for event loops without futures: it returns each request's token and outcome.
+/// Collects the outcomes of many requests in an event loop without futures: it returns each
+/// request's token and outcome.
 ///
-/// Outcomes come in the order in which requests end, not in the order of submission. Dropping the
-/// queue cancels no request.
+/// Outcomes come in the order in which requests end, not in the order of submission. The queue has
+/// no bound of its own: [`crate::RequestOptions::depth`] limits the requests in flight. One thread
+/// uses a queue; other threads make their own. Dropping the queue cancels no request.
 pub struct RequestQueue {
     context: Arc<StoreContext>,
     over: Arc<Over>,
@@ -168,7 +172,8 @@ impl RequestQueue {
         }
     }
 
-    /// Adds a request, which completes with this token.
+    /// Adds a request under a token of the caller, who finds its state by it; the queue does not
+    /// check that tokens are unique. The call does not block.
     pub fn submit(&mut self, request: impl Into<AnyRequest>, token: u64) {
         let mut request = request.into();
         if let Some(answer) = request.take() {
@@ -183,7 +188,8 @@ impl RequestQueue {
         }
     }
 
-    /// Returns a completed request, if any: its token and its outcome.
+    /// Returns a completed request, if any: its token and its outcome. It never blocks; use
+    /// [`RequestQueue::wait`] where the loop has nothing else to do.
     pub fn poll(&mut self) -> Option<(u64, Result<Outcome>)> {
         if let Some(known) = self.known.pop_front() {
             return Some(known);
@@ -202,8 +208,9 @@ impl RequestQueue {
         }
     }
 
-    /// Waits for a completed request, up to `longest` (`None`: without limit). Returns `None` after
-    /// that time, or if the queue is empty. On a simulated machine it drives the store.
+    /// Waits for a completed request, up to `longest` (`None`: without limit), where the loop has
+    /// nothing else to do. Returns `None` after that time, or at once if the queue is empty. On a
+    /// simulated machine it drives the store.
     pub fn wait(&mut self, longest: Option<Duration>) -> Option<(u64, Result<Outcome>)> {
         let longest_ns = longest.map(|longest| u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
         let now_ns = || self.context.now_ns();
@@ -230,12 +237,13 @@ impl RequestQueue {
         }
     }
 
-    /// Returns the number of requests in the queue.
+    /// Returns the number of requests whose outcome the loop has not taken yet, in flight or
+    /// completed.
     pub fn len(&self) -> usize {
         self.in_flight.len() + self.known.len()
     }
 
-    /// True if the queue is empty.
+    /// Returns true if no outcome is left to take, so that a loop may end.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

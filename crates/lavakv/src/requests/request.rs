@@ -8,13 +8,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A key and its value, as a page of a scan contains them.
+/// A key and its value, in this order, as a page of an asynchronous scan contains them.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// The future of a submitted request, for any runtime; dropping it does not cancel the request.
+/// Delivers the answer of a submitted request: await it in any runtime, poll it with
+/// [`Request::take`], or hand it to a [`crate::RequestQueue`].
 ///
-/// A thread of the store wakes the task. The future does not keep the store open: a close resolves
-/// it, with `Closed` if the request was not performed. An error has the kind of the blocking call.
+/// A thread of the store wakes the task. Dropping the future does not cancel the request; its
+/// answer is lost. The future does not keep the store open: a close resolves it, with `Closed` if
+/// the request was not performed. Errors have the kinds of the blocking call. Polled again after
+/// its answer, the future stays pending.
 #[must_use = "what became of it is told here and nowhere else"]
 pub struct Request<T>(Completion<T>);
 
@@ -27,7 +30,8 @@ impl<T> Request<T> {
         Request(Completion::known(answer))
     }
 
-    /// Returns the answer once it is known, and `None` before and afterwards, for loops that poll.
+    /// Returns the answer without waiting, for loops that poll: once when it is known, and `None`
+    /// before and afterwards.
     pub fn take(&mut self) -> Option<Result<T>> {
         self.0.take()
     }
@@ -47,11 +51,11 @@ impl<T> std::fmt::Debug for Request<T> {
     }
 }
 
-/// The future of a submitted write, which resolves when the write has its durability.
+/// Delivers the outcome of a submitted write: await it to know that the write has its durability.
 ///
 /// [`WriteRequest::visible`] and [`WriteRequest::durable`] are separate futures for the two stages.
-/// Dropping the future does not cancel the write. After an error other than `Io` the write was not
-/// performed.
+/// Dropping the future does not cancel the write. After `Io`, and after `Closed` of a visible
+/// write, the next open decides whether the write exists; after another error it was not performed.
 #[must_use = "before it has resolved, what was written may be lost"]
 #[derive(Debug)]
 pub struct WriteRequest {
@@ -67,14 +71,17 @@ impl WriteRequest {
         WriteRequest { visible: Request(visible), done: Request(done), is_durable, refusal: None }
     }
 
-    /// Completes when the write is visible to readers, which precedes its durability: until then a
-    /// durable write may be lost. After an error other than `Io` the write was not performed.
+    /// Completes when the write is visible to readers, to read one's own write before it is
+    /// durable: until then a durable write may be lost in a crash. After an error other than `Io`
+    /// the write was not performed.
     pub fn visible(&mut self) -> &mut Request<()> {
         &mut self.visible
     }
 
-    /// Completes when the write is durable. Fails with `InvalidArgument` if the write was not
-    /// submitted as durable; that error says nothing about the write.
+    /// Completes when the write is durable, in a program that acknowledges after
+    /// [`WriteRequest::visible`] or here. The same as awaiting the request itself, but it fails
+    /// with `InvalidArgument` if the write was not submitted as durable; that error says nothing
+    /// about the write.
     pub fn durable(&mut self) -> &mut Request<()> {
         if self.is_durable {
             return &mut self.done;
@@ -84,8 +91,8 @@ impl WriteRequest {
         self.refusal.insert(Request::known(Err(Error::invalid(why))))
     }
 
-    /// Returns two futures: one completes when the write is visible, the other when it reaches its
-    /// durability.
+    /// Returns the two stages as two futures, to await them in different tasks: one completes when
+    /// the write is visible, the other when it reaches its durability.
     pub fn split(self) -> (Request<()>, Request<()>) {
         (self.visible, self.done)
     }

@@ -137,7 +137,7 @@ fn a_request_that_panics_poisons_the_store() {
     assert!(store::run::AsyncRequests::step(&**db.engine().requests.reactor()));
     let e = requests.put(db.default_column_family(), b"k".to_vec(), b"v".to_vec()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Poisoned);
-    assert!(e.to_string().contains("a request in the background panicked"), "{e}");
+    assert!(e.to_string().contains("an asynchronous request panicked in a background thread"), "{e}");
 }
 
 /// A poisoned store fails the asynchronous writes that wait for the log.

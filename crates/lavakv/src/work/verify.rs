@@ -13,7 +13,8 @@ use std::sync::Arc;
 mod sums;
 pub(crate) mod walk;
 
-/// Number and bytes of checked items.
+/// Shows how much of one kind a verification has checked, damaged items included: a count and
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckedCount {
     /// Number of items.
@@ -29,14 +30,15 @@ impl CheckedCount {
     }
 }
 
-/// Counts of checked items by kind.
+/// Shows by kind what a verification covered, to trust an empty list of damage. 0 is normal for a
+/// kind that the store does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Tables.
     pub tables: CheckedCount,
     /// Blocks in them: data, index, filter, properties.
     pub blocks: CheckedCount,
-    /// Value files and segments.
+    /// Value files (vSSTs) and segments, the files of single large values.
     pub value_files: CheckedCount,
     /// Records in value files; a segment counts in chunks.
     pub records: CheckedCount,
@@ -53,7 +55,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Returns every count with a readable name, in the order of the struct.
+    /// Returns every count with a readable name, in the order of the struct, to print all of them.
     pub fn fields(&self) -> [(&'static str, CheckedCount); 9] {
         [
             ("tables", self.tables),
@@ -69,7 +71,10 @@ impl Checked {
     }
 }
 
-/// The result of [`crate::Db::verify`]: the damage found, and the amount of checked data.
+/// Tells whether a store is sound: the damage that [`crate::Db::verify`] found, and the amount of
+/// checked data.
+///
+/// The store is sound if `errors` is empty. After damage restore a checkpoint or repair the store.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Tables and value files read.
@@ -84,7 +89,7 @@ pub struct VerifyReport {
     /// value referenced only by the log, and per family with wrong reference sums. Empty if the
     /// store is sound.
     pub errors: Vec<Error>,
-    /// Errors beyond the first 10,000.
+    /// Errors beyond the first 10,000, which are only counted.
     pub more_errors: u64,
 }
 
@@ -99,7 +104,7 @@ impl VerifyReport {
         }
     }
 
-    /// Returns the number of all errors, listed or not.
+    /// Returns the number of all errors, listed or not; 0 for a sound store.
     pub fn damages(&self) -> u64 {
         self.errors.len() as u64 + self.more_errors
     }

@@ -446,7 +446,10 @@ fn a_store_of_another_engine_has_no_families_until_written() {
     let read_only = || Db::open_read_only_in(env.clone(), DIR, small());
     let e = read_only().map(drop).unwrap_err();
     assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some(Path::new(DIR))), "{e}");
-    assert_eq!(e.message(), "there are no column families in this store: another engine made it");
+    assert_eq!(
+        e.message(),
+        "there are no column families in this store: another engine made it; open it with that engine"
+    );
     open(&sim).put(b"k", b"v").unwrap();
     assert_eq!(read_only().unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }

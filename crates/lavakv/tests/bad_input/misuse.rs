@@ -162,14 +162,17 @@ fn unsupported_iterator_calls_are_refused() {
     let e = iter.beside(&other, ReadOptions::default()).map(drop).unwrap_err();
     assert_eq!(
         (e.kind(), e.message()),
-        (ErrorKind::InvalidArgument, "the iterator is of another column family: pass that of the iterator")
+        (
+            ErrorKind::InvalidArgument,
+            "the iterator is of another column family: pass the family of the iterator"
+        )
     );
     drop(iter.beside(db.default_column_family(), ReadOptions::default()).unwrap());
     iter.seek_to_first().unwrap();
     let e = iter.skip_damaged().unwrap_err();
     assert_eq!(
         (e.kind(), e.message()),
-        (ErrorKind::InvalidArgument, "the iterator has no damage to skip: seek")
+        (ErrorKind::InvalidArgument, "the iterator is not at damage, so there is none to skip: seek first")
     );
     assert_eq!(iter.key(), b"k", "it stays where it is");
 }

@@ -122,7 +122,8 @@ impl Directory {
             logs.push(rows);
         }
         if offset != end || !reader.is_empty() {
-            let why = format!("the blocks end at {offset} by the directory, but at {end} in the file");
+            let why =
+                format!("the index blocks end at offset {offset} by the directory, but at {end} in the file");
             return Err(Error::corruption(why));
         }
         Ok((head, Directory { logs }))

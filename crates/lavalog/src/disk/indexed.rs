@@ -164,7 +164,8 @@ impl Indexed {
         let blocks_begin = first.map_or(at, |block| block.offset);
         let rows = directory.size().records;
         if rows != input.footer().rows {
-            let why = format!("the directory has {rows} records, the footer {}", input.footer().rows);
+            let why =
+                format!("the directory of the file lists {rows} records, its footer {}", input.footer().rows);
             return Err(input.blame(Error::corruption(why), at));
         }
         Ok((Indexed { blocks_begin, input }, head.to_vec(), directory))
@@ -187,7 +188,7 @@ impl Indexed {
             Some(first) if first.log == log => Ok(rows),
             other => {
                 let found = other.map_or_else(|| "no log".to_owned(), |row| format!("log {}", row.log));
-                let why = format!("the block is of {found}, expected was log {log}");
+                let why = format!("the index block is of {found}, expected was log {log}");
                 Err(self.input.blame(Error::corruption(why), offset))
             }
         }
@@ -197,7 +198,8 @@ impl Indexed {
     pub(crate) fn find(&self, rows: &LogRows, lsn: Lsn) -> Result<Option<Entry>> {
         let Some(block) = rows.block_of(lsn) else { return Ok(None) };
         let missing = || {
-            let why = format!("LSN {lsn} of log {} is in the directory, but missing in its block", rows.log);
+            let why =
+                format!("LSN {lsn} of log {} is in the directory, but missing in its index block", rows.log);
             self.input.blame(Error::corruption(why), block.offset)
         };
         rows::find(&self.block(rows.log, block)?, lsn).ok_or_else(missing).map(Some)
@@ -263,7 +265,10 @@ impl<R: Iterator<Item = Run>> Check<'_, R> {
     }
 
     fn differs(&self) -> Error {
-        Error::corruption(format!("the rows of log {} do not match the directory", self.log.log))
+        Error::corruption(format!(
+            "the index entries of log {} do not match the directory of the file",
+            self.log.log
+        ))
     }
 }
 

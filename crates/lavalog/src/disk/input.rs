@@ -65,7 +65,8 @@ impl Input {
 
     /// Verifies a frame read from `offset`. Returns its payload.
     pub(crate) fn verify<'a>(&self, frame: &'a [u8], offset: u64) -> Result<&'a [u8]> {
-        let short = || self.blame(Error::corruption("a frame shorter than its checksum"), offset);
+        let short =
+            || self.blame(Error::corruption("a frame is shorter than its checksum (4 bytes)"), offset);
         let (payload, sum) = frame.split_last_chunk::<SUM_LEN>().ok_or_else(short)?;
         let sum = u32::from_le_bytes(*sum);
         checksum::verify(payload, self.footer.uid, offset, sum).map_err(|e| self.blame(e, offset))?;

@@ -89,7 +89,7 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
     let count = usize::from(reader.u8()?) + 1;
     let flags = reader.u8()?;
     if flags >> COLUMNS != 0 {
-        let why = format!("a block of rows has the unknown flags {flags:#x}: use a newer release");
+        let why = format!("an index block has the unknown flags {flags:#x}: use a newer release");
         return Err(Error::new(ErrorKind::Unsupported, why));
     }
     let mut cells = vec![[0; COLUMNS]; count];
@@ -108,11 +108,11 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
         }
     }
     if !reader.is_empty() {
-        return Err(Error::corruption("a block of rows has trailing bytes"));
+        return Err(Error::corruption("an index block has trailing bytes"));
     }
     let rows = cells.into_iter().map(|row| from_columns(log, row)).collect::<Result<Vec<Entry>>>()?;
     if !rows.is_sorted_by(|a, b| a.lsn < b.lsn) {
-        return Err(Error::corruption("the LSNs in a block of rows do not ascend"));
+        return Err(Error::corruption("the LSNs in an index block do not ascend"));
     }
     Ok(rows)
 }

@@ -22,7 +22,10 @@ fn malformed_index_file_blocks_are_reported() {
     writer.indexing.add(&Entry { log: 3, lsn: 1, seq: 50, at: 0, len: 9 }).unwrap();
     writer.indexing.finish(writer.output, FileKind::Index, &head().encode(), begin).unwrap();
     let e = IndexFile::open(Stored::new(file.take()), 7, uid()).unwrap_err();
-    assert!(e.is_corruption() && e.message() == "10 bytes before the first block of an index file", "{e}");
+    assert!(
+        e.is_corruption() && e.message() == "the log index file has 10 unused bytes before its first block",
+        "{e}"
+    );
     assert_eq!(e.file(), Some(Path::new(PATH)));
 
     let (file, mut writer) = new();
@@ -41,6 +44,6 @@ fn malformed_index_file_blocks_are_reported() {
     writer.output.finish(FileKind::Index, &directory.encode(&head().encode(), 0), 257).unwrap();
     let (file, directory) = IndexFile::open(Stored::new(file.take()), 7, uid()).unwrap();
     let e = file.verify(&directory).unwrap_err();
-    assert!(e.is_corruption() && e.message() == "a frame shorter than its checksum", "{e}");
+    assert!(e.is_corruption() && e.message() == "a frame is shorter than its checksum (4 bytes)", "{e}");
     assert_eq!((e.file(), e.offset()), (Some(Path::new(PATH)), Some(0)));
 }

@@ -129,7 +129,9 @@ impl Log {
     /// # Errors
     /// `Trimmed` below the trim, `NotFound` if the LSN has no record.
     pub fn find(&self, lsn: Lsn) -> Result<RecordLocation> {
-        self.admit(lsn)?.ok_or_else(|| Error::not_found(format!("log {} has no record {lsn}", self.name)))
+        self.admit(lsn)?.ok_or_else(|| {
+            Error::not_found(format!("log {} has no record {lsn}: read an LSN that the log has", self.name))
+        })
     }
 
     /// Returns the error for an append whose LSN has other bytes.

@@ -46,7 +46,9 @@ impl Registry {
     /// # Errors
     /// `NotFound`.
     pub fn log(&self, id: LogId) -> Result<&Log> {
-        self.get(id).ok_or_else(|| Error::not_found(format!("log {id} was deleted, or never created")))
+        self.get(id).ok_or_else(|| {
+            Error::not_found(format!("log {id} was deleted, or never created: create it, or use another log"))
+        })
     }
 
     /// Returns the log with a name.
@@ -55,7 +57,7 @@ impl Registry {
     /// `NotFound`.
     pub fn named(&self, name: &str) -> Result<&Log> {
         let log = self.names.get(name).and_then(|id| self.get(*id));
-        log.ok_or_else(|| Error::not_found(format!("there is no log {name}")))
+        log.ok_or_else(|| Error::not_found(format!("there is no log {name}: create it, or name another log")))
     }
 
     /// Iterates over the logs with names at or after `name`, in name order.

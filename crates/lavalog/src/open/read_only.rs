@@ -86,7 +86,10 @@ fn open_once(
     let space = Arc::new(SpaceBudget::new(&context, crate::space::terms(options)));
     let mut restored = Restored::of(&context, &manifest)?;
     if !is_known(&restored.manifest) {
-        return Err(Error::not_found("there are no logs in this store").at_file(dir));
+        return Err(Error::not_found(
+            "there are no logs in this store: name a store with logs, or append to one first",
+        )
+        .at_file(dir));
     }
     let has_lost = !restored.lost_rows.is_empty() || !restored.damaged.is_empty();
     let lane = Arc::new(Log::of_lane(Lane::LOG, options.lane_terms(), files.clone(), space.clone()));

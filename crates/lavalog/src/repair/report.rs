@@ -5,7 +5,7 @@ use base::{Error, SeqNo};
 use std::fmt;
 use store::repair::{LogGap, RepairDamage};
 
-/// A log in the new store.
+/// Tells what a repair saved and lost of one log, to fetch the gaps from a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairedLog {
     /// Name in the new store.
@@ -22,19 +22,20 @@ pub struct RepairedLog {
     pub gaps: Vec<RepairGap>,
 }
 
-/// The fate of a record in a repair.
+/// Tells whether one record survived a repair; [`RepairReport::outcome`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordOutcome<'r> {
-    /// The record is in the new store, or the log had none with this LSN.
+    /// The record is in the new store, or the log had none with this LSN. Nothing to do.
     NotLost,
-    /// The log had a record with this LSN, and it is lost.
+    /// The log had a record with this LSN, and it is lost. Fetch it from a replica, or restore a
+    /// checkpoint.
     Lost,
     /// It is unknown whether the log had such a record, or whether the saved one is the newest; the
     /// reason.
     Unknown(&'r str),
 }
 
-/// A run of records of a log that are lost, or may be.
+/// Names a run of records of a log that are lost, or may be, both ends inclusive. `{}` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairGap {
     /// Lowest LSN.
@@ -46,7 +47,8 @@ pub struct RepairGap {
     pub is_certain: bool,
 }
 
-/// A part of the log with lost batches.
+/// Names a part of the log that a repair could not read: records, trims and deletions in it may be
+/// missing from the new store. `{}` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostBatches {
     /// Name of the file.
@@ -60,7 +62,11 @@ pub struct LostBatches {
     pub may_come_back: bool,
 }
 
-/// The report of a repair.
+/// Tells after `LogStore::repair` whether the new store may replace the damaged one: saved and lost
+/// records of each log.
+///
+/// Begin with [`RepairReport::is_lossless`], then read the gaps of [`RepairReport::logs`], or ask
+/// for one record with [`RepairReport::outcome`]. Damage is no error of the repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
     /// Whether the files came from an intact manifest.
@@ -75,27 +81,30 @@ pub struct RepairReport {
     pub bytes_read: u64,
     /// Number of batches with embedded key-value batches, which the new store lacks.
     pub carried: u64,
-    /// Damaged or missing files and ranges.
+    /// Damaged or missing files and ranges, at most 10,000. Damage need not have cost a record.
     pub damaged: Vec<RepairDamage>,
     /// Parts of the log with lost operations.
     pub lost_batches: Vec<LostBatches>,
-    /// Trimmed, truncated or deleted data that may be back in the new store.
+    /// Descriptions of trimmed, truncated or deleted data that may be back in the new store: remove
+    /// it again.
     pub may_come_back: Vec<String>,
 }
 
 impl RepairReport {
-    /// Returns true if all records are certainly saved, and nothing can have come back.
+    /// Returns true if all records are certainly saved, and nothing can have come back: the new
+    /// store may replace the damaged one.
     pub fn is_lossless(&self) -> bool {
         self.losses() + self.unknowns() == 0
     }
 
-    /// Returns the number of certain losses and of possible reappearances, without
-    /// [`RepairReport::unknowns`].
+    /// Returns the number of certain losses and of possible reappearances, for a summary: runs and
+    /// batches, not records. It leaves out [`RepairReport::unknowns`], so 0 does not mean lossless.
     pub fn losses(&self) -> usize {
         self.gaps(true) + self.lost_batches.len() + self.may_come_back.len()
     }
 
-    /// Returns the number of ranges that may have lost records.
+    /// Returns the number of ranges that may have lost records, where nobody knows whether the log
+    /// ever had them.
     pub fn unknowns(&self) -> usize {
         self.gaps(false)
     }
@@ -105,7 +114,8 @@ impl RepairReport {
         gaps.filter(|gap| gap.is_certain == is_certain).count()
     }
 
-    /// Returns the fate of a record. `log` is the name of its log in the new store.
+    /// Returns the fate of one record, to decide whether to fetch it from a replica. `log` is the
+    /// name of its log in the new store. The cost grows with the number of gaps.
     pub fn outcome(&self, log: &str, lsn: Lsn) -> RecordOutcome<'_> {
         let gaps = self.logs.iter().filter(|own| own.name == log).flat_map(|own| &own.gaps);
         let mut gaps = gaps.filter(|gap| (gap.first..=gap.last).contains(&lsn));
@@ -124,12 +134,12 @@ impl RepairReport {
         self.may_come_back.first().map_or(RecordOutcome::NotLost, |why| RecordOutcome::Unknown(why))
     }
 
-    /// Returns the number of saved records.
+    /// Returns the number of saved records of all logs, for a summary.
     pub fn records(&self) -> u64 {
         self.logs.iter().map(|log| log.records).sum()
     }
 
-    /// Returns true if the directory had nothing of a store of logs.
+    /// Returns true if the directory had nothing of a store of logs: the path was probably wrong.
     pub fn found_nothing(&self) -> bool {
         !self.from_manifest && self.files_used == 0 && self.bytes_read == 0
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Maximum number of damages reported singly; the rest is only counted.
 const DAMAGES_MAX: usize = 10_000;
 
-/// Number and size of checked items.
+/// Shows how much of one kind a verification has checked: a count and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckedCount {
     /// Number of items.
@@ -24,7 +24,7 @@ impl CheckedCount {
     }
 }
 
-/// Number and size of the checked items of each kind.
+/// Shows by kind what a verification covered, to trust an empty list of damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Edits of the manifest, including its snapshot.
@@ -42,7 +42,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Returns each count with a display name, in field order.
+    /// Returns each count with a display name, in field order, to print all of them.
     pub fn fields(&self) -> [(&'static str, CheckedCount); 6] {
         [
             ("manifest edits", self.manifest_edits),
@@ -55,8 +55,8 @@ impl Checked {
     }
 }
 
-/// A run of unreadable records of a log, both ends inclusive. Some LSNs in between may never have
-/// had a record.
+/// Names a run of unreadable records of a log, both ends inclusive, to fetch them from a replica.
+/// Some LSNs in between may never have had a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LostRecords {
     /// Name of the log.
@@ -67,7 +67,8 @@ pub struct LostRecords {
     pub last: Lsn,
 }
 
-/// A damaged, missing or superfluous file or part.
+/// Reports a damaged, missing or superfluous file or part, and the records that it costs. The store
+/// stays open; reads of the lost records fail with `Corruption`.
 #[derive(Clone, Debug)]
 pub struct Damage {
     /// Description, with file and offset.
@@ -77,24 +78,28 @@ pub struct Damage {
     pub lost: Vec<LostRecords>,
 }
 
-/// The report of [`crate::LogStore::verify`].
+/// Tells whether a store of logs is sound: the damage that [`crate::LogStore::verify`] found, and
+/// the amount of checked data.
+///
+/// Damage is no error of the call. After damage fetch the lost records from a replica, restore a
+/// checkpoint, or repair the store.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Number and size of the checked items.
     pub checked: Checked,
     /// Number of logs.
     pub logs: u64,
-    /// Whether the ledger was compared with a recount of live bytes. False if operations intervened
-    /// in every attempt.
+    /// Whether the space accounting was compared with a recount of live bytes. False if writers
+    /// intervened in every attempt; that is no damage.
     pub ledger_checked: bool,
-    /// Defects found; empty for a sound store.
+    /// Defects found, at most 10,000; empty for a sound store.
     pub damages: Vec<Damage>,
-    /// Number of further damages, beyond `damages`.
+    /// Number of further defects, beyond `damages`.
     pub more_damages: u64,
 }
 
 impl VerifyReport {
-    /// Returns true if no defect was found.
+    /// Returns true if no defect was found: no lost records and no damaged file of any kind.
     pub fn is_sound(&self) -> bool {
         self.damages.is_empty()
     }

@@ -194,6 +194,6 @@ fn a_repair_that_would_drop_pages_of_logs_is_refused() {
         repair::RepairOptions { options: kv_options(), dry_run: false, ..repair::RepairOptions::default() };
     let error = repair::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::Unsupported);
-    assert!(error.message().contains("repair the store with the engine of the records"), "{error}");
+    assert!(error.message().contains("repair the store together with its logs"), "{error}");
     assert!(!sim.env().fs.exists(Path::new("/repaired")).unwrap(), "nothing was begun");
 }

@@ -233,7 +233,8 @@ fn refuses(life: &Life, db: &Db, logs: &LogStore, ran: &Result<()>) {
     let is_refused = |what: &str, done: Result<()>| {
         let e = done.err().unwrap_or_else(|| panic!("{what} was done by a store that was stopped: {ran:?}"));
         // A stopped volume of LavaFS reports that itself until the engine notices.
-        let by_volume = e.kind() == ErrorKind::Io && format!("{e}").contains("mount it again");
+        let by_volume =
+            e.kind() == ErrorKind::Io && format!("{e}").contains("write or sync of the device failed");
         assert!(e.kind() == ErrorKind::Poisoned || by_volume, "{what}: {e}");
     };
     is_refused("a put", db.put(&key(life.now.keys), b"never"));

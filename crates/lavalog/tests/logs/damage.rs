@@ -163,7 +163,7 @@ fn a_damaged_replayed_page_refuses_the_open_with_its_offset() {
     for _ in 0..2 {
         let e = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap_err();
         assert!(e.is_corruption() && e.file() == Some(&*path), "{e}");
-        let said = e.to_string();
+        let said = format!("{e:#}");
         assert!(said.contains("offset") && said.contains("read-only") && said.contains("repair"), "{said}");
     }
     assert_eq!(sim.durable_hash(), before, "the refused store was changed");

@@ -308,5 +308,5 @@ fn a_limit_without_room_for_anything_is_refused() {
     let options = Options { space_limit: Some(1 << 20), ..options() };
     let e = LogStore::open(&SimEnv::new(5).env(), Path::new(DIR), &options).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert!(e.to_string().contains("space_limit is "), "{e}");
+    assert!(e.to_string().contains("space_limit = 1048576 is out of range"), "{e}");
 }

@@ -5,14 +5,12 @@ use crate::{Error, ErrorKind, Family, FamilyOptions, Result};
 
 /// Column families.
 impl Db {
-    /// Returns the family with this name, and creates it with default options if it is missing.
+    /// Returns the family with this name, and creates it with default options if it is missing: the
+    /// usual way to a family, without a setup step.
     ///
-    /// A program thus needs no setup step, and a newer program opens an older store. Threads may
-    /// call this at the same time: one creates the family, all get it. A created family is durable
-    /// on return.
-    ///
-    /// Use [`Db::open_family`] where a missing family is an error, and [`Db::create_family`] to
-    /// choose its options.
+    /// Threads may call this at the same time: one creates the family, all get it. A created family
+    /// is durable on return. An existing one is found in memory. Use [`Db::open_family`] where a
+    /// missing family is an error, and [`Db::create_family`] to choose its options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -43,7 +41,8 @@ impl Db {
         }
     }
 
-    /// Returns the family `default`, which always exists, for code that takes a [`Family`].
+    /// Returns the family `default`, which always exists, for code that takes a [`Family`]. The
+    /// call costs nothing; clone the result to keep it without the `Db`.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -55,7 +54,8 @@ impl Db {
         &self.default
     }
 
-    /// Returns an existing family; creates none.
+    /// Returns an existing family and creates none, so that a misspelled name is an error;
+    /// [`Db::family`] creates it. The call reads memory only.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -64,8 +64,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`: there is no such family; the message lists the existing names. Check the name,
-    /// or use [`Db::family`].
+    /// * `NotFound`: there is no such family; the message lists the existing names. Check the name,
+    ///   or use [`Db::family`]. A closed store answers the same, with no names.
+    /// * `Forked`: a parent process opened the store. Open it here.
     pub fn open_family(&self, name: &str) -> Result<Family> {
         self.kv().check_process()?;
         let found = self.kv().column_family(name).map(|found| self.handle(found));
@@ -75,10 +76,11 @@ impl Db {
         })
     }
 
-    /// Creates a family with options of its own, durably. A store has at most 65,536 families.
+    /// Creates a family with options of its own, such as compression; [`Db::family`] suffices for
+    /// the defaults.
     ///
-    /// The options are stored with the family: later opens need not repeat them, and
-    /// [`Family::set_options`] changes them.
+    /// The family is durable on return. The options are stored with it: later opens need not repeat
+    /// them, and [`Family::set_options`] changes them. A store has at most 65,536 families.
     ///
     /// ```
     /// # use lavastore::{Compression, FamilyOptions};
@@ -92,21 +94,23 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `AlreadyExists`: a family has this name. Use [`Db::open_family`].
+    /// * `AlreadyExists`: a family has this name, and keeps its options. Use [`Db::open_family`].
     /// * `TooLarge`: the store has 65,536 families. Drop unused ones.
     /// * `InvalidArgument`: an option is out of range, or the name is empty or over 1024 bytes.
-    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `Unsupported`: this build lacks the compression or the policy. Choose another.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `NoSpace`: nothing was created. Make room and repeat.
     /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
         Ok(self.handle(self.kv().create_column_family(name, options.clone())?))
     }
 
-    /// Drops a family with all its data, at a cost that does not depend on the amount of data.
+    /// Drops a family with all its data at once, at a cost that does not depend on the amount of
+    /// data; [`Db::delete_range`] empties a family that must stay.
     ///
-    /// All handles of the family then fail with `NotFound`; open iterators continue. Background
-    /// work frees the space, once iterators release it. A family created later under the same name
-    /// is another one and empty.
+    /// The drop is durable on return. All handles of the family then fail with `NotFound`,
+    /// snapshots included; open iterators continue. Background work frees the space, once iterators
+    /// release it. A family created later under the same name is another one and empty.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -121,13 +125,18 @@ impl Db {
     /// * `NotFound`: the family was already dropped.
     /// * `InvalidArgument`: the family is `default`, which cannot be dropped, or belongs to another
     ///   store.
-    /// * `ReadOnly`, `Closed`, `NoSpace`: nothing was dropped.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write, and nothing was dropped.
+    /// * `NoSpace`: nothing was dropped. Make room and repeat.
     /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
     pub fn drop_family(&self, family: &Family) -> Result<()> {
         self.kv().drop_column_family(family.handle().inner())
     }
 
-    /// Returns the names of all families, in order of creation; empty if the store was closed.
+    /// Lists the names of all families of the open store, in order of creation, for tools and for
+    /// code that visits all of them.
+    ///
+    /// The call reads memory only. The list is empty if the store was closed. Without an open store
+    /// use [`Db::stored_family_options`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -12,13 +12,14 @@ use std::path::Path;
 /// Keys and logs share one directory, one lock, one space limit and one set of threads, and a batch
 /// may change both.
 impl Db {
-    /// Opens a store of keys together with its logs, and creates it if it is missing.
+    /// Opens a store of keys together with its logs, where one batch must change both
+    /// ([`Db::write_with_logs`]), or where keys are rebuilt from a log ([`Db::applier`]).
     ///
-    /// Use it if one batch must change keys and logs, or if both share a disk: see
-    /// [`Db::write_with_logs`] and [`Db::applier`]. [`Options`] decide about threads and creation;
-    /// these fields of [`LogOptions`] are ignored. Leave `space_limit`, `io_budget` and `fast_tier` of
-    /// [`LogOptions`] unset: those of [`Options`] hold for both. [`Options::space_limit`] determines
-    /// [`LogOptions::group_bytes`] if that is unset.
+    /// Creates the store, or its logs, if they are missing. For logs alone use [`LogStore::open`],
+    /// for keys alone [`Db::open`]. Threads and creation follow [`Options`]; these fields of
+    /// [`LogOptions`] are ignored. Leave `space_limit`, `io_budget` and `fast_tier` of
+    /// [`LogOptions`] unset: those of [`Options`] hold for both. [`Options::space_limit`]
+    /// determines [`LogOptions::group_bytes`] if that is unset.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-with-logs-{}", std::process::id()));
@@ -39,6 +40,8 @@ impl Db {
     /// * `InvalidArgument`: an option is out of range, or one of [`LogOptions`] must be unset.
     /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
     /// * `Locked`: a process has the store open. Share its `Db`, or open the store for reading.
+    /// * `Busy`: the logs were removed ([`Db::remove_engine`]), and their remains are not gone yet.
+    ///   Open with [`Db::open`], flush, close, and repeat.
     /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair`].
     /// * `Unsupported`: a newer release wrote the store. Use that release.
     /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
@@ -61,6 +64,8 @@ impl Db {
     /// * `InvalidArgument`: an option is out of range, or one of [`LogOptions`] must be unset.
     /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
     /// * `Locked`: a process has the store open. Share its `Db`, or open the store for reading.
+    /// * `Busy`: the logs were removed ([`Db::remove_engine`]), and their remains are not gone yet.
+    ///   Open with [`Db::open_in`], flush, close, and repeat.
     /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair_in`].
     /// * `Unsupported`: a newer release wrote the store. Use that release.
     /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
@@ -86,10 +91,11 @@ impl Db {
         Ok(Db { default: Family::new(FamilyHandle::of_default(&kv, Some(logs))) })
     }
 
-    /// Returns whether a store has logs, so that [`Db::open_with_logs`] is the call that opens all
-    /// of it.
+    /// Tells a tool how to open a store: true if it has logs, so that [`Db::open_with_logs`] opens
+    /// all of it, and [`Db::open`] only the keys.
     ///
-    /// The store need not be open, and nothing is changed.
+    /// The store may be closed, or open in any process. The call reads the manifest and changes
+    /// nothing.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-has-logs-{}", std::process::id()));
@@ -108,8 +114,8 @@ impl Db {
         Self::has_logs_in(&Env::kernel(), path)
     }
 
-    /// Returns whether a store on a LavaFS volume or a simulated machine has logs; [`Db::has_logs`]
-    /// does it in the machine's file system.
+    /// Tells whether a store has logs as [`Db::has_logs`] does, for a store on a LavaFS volume, on
+    /// two disks or on a simulated machine.
     ///
     /// ```
     /// use lavastore::{Db, testing::SimEnv};
@@ -124,7 +130,8 @@ impl Db {
         Ok(lavakv::Db::stored_engines_in(env, path)?.iter().any(|name| name == lavalog::NAME))
     }
 
-    /// Returns the logs of the store. Their handles keep the store open.
+    /// Returns the logs of the store, to create, append and read them beside the keys. The call
+    /// costs nothing. The result, and each log from it, keeps the store open.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -140,13 +147,14 @@ impl Db {
         Ok(self.default.handle().logs_or_refuse()?.store(self.kv()))
     }
 
-    /// Writes changes of keys and operations on logs atomically, in one device write.
+    /// Changes keys and logs together, in one device write: for a table that must agree with its
+    /// log. For keys alone use [`Db::write`], for logs alone [`LogStore::write`].
     ///
     /// Readers and crashes see both halves or neither. The write is durable on return unless
-    /// [`LogOptions::durability`] or the write options
-    /// ([`Writer::write_with_logs`](crate::Writer::write_with_logs)) say otherwise. A value above a
-    /// quarter of [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) needs
-    /// its own file and is refused as `TooLarge`: write it with a put.
+    /// [`LogOptions::durability`] says otherwise;
+    /// [`Writer::write_with_logs`](crate::Writer::write_with_logs) chooses for one write. A value
+    /// above a quarter of [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)
+    /// (4 MiB by default) is refused as `TooLarge`: write it with a put.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteBatch};
@@ -165,14 +173,19 @@ impl Db {
     /// * `NoSpace`: the limit or the volume is full. Trim logs, delete keys, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `Io` (the batch may exist), `Poisoned`: the device failed. Close and reopen the store.
+    ///
+    /// Nothing is written after an error other than `Io`.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         self.writing(&WriteOptions::default()).write_with_logs(batch, logs)
     }
 
-    /// Returns an applier for keys that are rebuilt from a log, without logging them a second time.
+    /// Returns an applier for keys that are rebuilt from a log, such as a state machine, without
+    /// logging them a second time.
     ///
-    /// The applier writes the changes of each log record together with the LSN of the record. After
-    /// a crash it tells where to continue.
+    /// The applier writes the changes of each log record together with the LSN of the record,
+    /// without a device write. After a crash it tells where to continue, so no record is applied
+    /// twice or skipped. A log has one applier at a time. The first one of a store creates the
+    /// family `lavastore.applied`. Where each change is made once, use [`Db::write_with_logs`].
     ///
     /// ```
     /// use lavastore::WriteBatch;

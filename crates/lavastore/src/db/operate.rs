@@ -11,11 +11,12 @@ use std::time::Duration;
 
 /// Operations and statistics.
 impl Db {
-    /// Writes everything that is only in memory to files, and waits; all earlier writes are then
-    /// durable.
+    /// Makes volatile writes durable, or shortens the next open: writes everything that is only in
+    /// memory to files, and waits.
     ///
-    /// The store flushes by itself. Call this to make volatile writes durable, or to shorten the
-    /// next open. The cost is a device write of up to all buffered data. Reads and writes continue.
+    /// On return every earlier write of all families and threads is durable, and the next open need
+    /// not replay it. The store also flushes by itself. The cost is a device write of up to all
+    /// buffered data. Reads and writes continue. For buffered writes [`Db::sync`] is cheaper.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -26,19 +27,23 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `NoSpace`: no room for the files. The data stays in memory and log. Make room and repeat.
-    /// * `ReadOnly`, `Closed`: this handle cannot write.
-    /// * The error of a background job, such as `Io`.
+    /// * `NoSpace`: no room for the files. The data stays in memory and, unless its write was
+    ///   volatile, in the log. Make room and repeat.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io`: a passing error holds background work up, which retries. Repeat the call.
+    /// * `Poisoned`: the device failed, and volatile writes may be lost. Close and reopen the
+    ///   store.
     pub fn flush(&self) -> Result<()> {
         self.kv().flush()
     }
 
-    /// Changes the space limit of the open store without a restart; `None` leaves only the volume
-    /// as limit.
+    /// Changes the space limit of the open store without a restart, for example to raise it when
+    /// writes fail with `NoSpace`; `None` leaves only the volume as limit.
     ///
-    /// A store above its new limit admits only deletes until background jobs have shrunk it. Some
-    /// buffer sizes follow the limit only at the next open, which takes the limit from its own
-    /// options.
+    /// The limit holds at once, until the close: the next open takes the limit of its own options,
+    /// [`Options::space_limit`](field@crate::Options::space_limit). A store above its new limit
+    /// admits only deletes until background jobs have shrunk it. Some buffer sizes follow the limit
+    /// only at the next open.
     ///
     /// ```
     /// # use lavastore::SpaceLimit;
@@ -49,19 +54,23 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: the limit is out of range; the message names the range.
-    /// * `ReadOnly`, `Closed`: this handle cannot write.
-    /// * `NoSpace`: the store still has no room to begin writing. Choose a higher limit.
+    /// * `InvalidArgument`: the limit is out of range, and unchanged; the message names the range.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `NoSpace`: the new limit holds, but leaves no room to begin writing. Choose a higher
+    ///   limit.
     pub fn set_space_limit(&self, limit: Option<SpaceLimit>) -> Result<()> {
         self.kv().set_space_limit(limit)
     }
 
-    /// Makes a consistent copy of the open store in a new directory, for backups; writers continue.
+    /// Makes a backup of the open store while writers continue: a consistent copy in a new
+    /// directory, `dir`.
     ///
     /// The copy is an independent store with all families as of one moment, and with the logs if
-    /// the store was opened with them. It is durable on return. On the same file system hard links
-    /// share the files, so the copy costs a flush and a few names; otherwise it costs a copy of all
-    /// bytes. The shared files use space until both stores have dropped them.
+    /// the store was opened with them. It is durable on return; open it like any store. On the same
+    /// file system hard links share the files, so the copy costs a flush and a few names; otherwise
+    /// it costs a copy of all bytes. The shared files use space until both stores have dropped
+    /// them. Another process uses [`Db::request_checkpoint`]; [`Db::snapshot`] serves reads within
+    /// this process.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-{}", std::process::id()));
@@ -76,24 +85,27 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Take another.
+    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Take another
+    ///   directory.
     /// * `Unsupported`: the store has logs but was opened without them. Use [`Db::open_with_logs`].
     /// * `Corruption`: a log to copy is damaged; the error names the file. Use [`Db::repair`].
     /// * `NoSpace`, `Io`: no part of the copy is left. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot make a checkpoint. Open the store.
+    /// * `Poisoned`: an earlier write failed at the device. Close and reopen the store.
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.kv().checkpoint(dir)
     }
 
-    /// Asks the process that has the store open for a checkpoint in `target`, and waits for it.
+    /// Takes a backup of a store that another process has open, from a backup tool: asks that
+    /// process for a checkpoint in `target`, and waits for it.
     ///
-    /// Use it in a backup tool beside a running service. The copy is that of [`Db::checkpoint`]: an
-    /// independent store. The service looks for requests about once a second, unless
+    /// On return the copy is durable: an independent store as of [`Db::checkpoint`], owned by the
+    /// user of that process. The process looks for requests about once a second, unless
     /// [`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests) is off.
-    /// `target` is an absolute path as that process sees it, and the copy belongs to that process.
-    /// `take_within` limits the wait until the process accepts the request; the checkpoint itself
-    /// has no time limit.
+    /// `target` is an absolute path as that process sees it. `take_within` limits the wait until
+    /// the process accepts the request (some seconds suffice); the checkpoint itself has no time
+    /// limit. The caller needs write permission in `dir`.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-request-{}", std::process::id()));
@@ -112,8 +124,9 @@ impl Db {
     /// # Errors
     /// * `InvalidArgument`: `target` is relative. Pass an absolute path.
     /// * `NotFound`: there is no store in `dir`. Check the path.
-    /// * `Locked`, `Busy`: no process accepted the request in time, or too many wait. Repeat later.
-    /// * `Closed`: no process has the store open. Open it and use [`Db::checkpoint`].
+    /// * `Locked`: the process did not accept the request in time, and the request is withdrawn.
+    ///   `Busy`: too many requests wait. Repeat later.
+    /// * `Closed`: no process has the store open, or it closed. Open it and use [`Db::checkpoint`].
     /// * `AlreadyExists`: `target` is not empty. Choose another directory.
     /// * `Unsupported`, `Corruption`, `NoSpace`, `Io`: the copy failed; the message has the remedy.
     pub fn request_checkpoint(
@@ -124,10 +137,11 @@ impl Db {
         Db::request_checkpoint_in(&Env::kernel(), dir, target, take_within, &mut |_| {})
     }
 
-    /// Asks for a checkpoint as [`Db::request_checkpoint`] does, where the caller shows progress,
-    /// or the store is not in the machine's file system.
+    /// Asks another process for a checkpoint as [`Db::request_checkpoint`] does, where the caller
+    /// shows progress, or the store is not in the machine's file system.
     ///
-    /// `tell` gets the state of the request from time to time, on the calling thread.
+    /// `tell` gets the state of the request about 20 times a second, on the calling thread. The
+    /// call blocks until the copy is durable or has failed.
     ///
     /// ```no_run
     /// use lavastore::{Db, Env};
@@ -140,8 +154,9 @@ impl Db {
     /// # Errors
     /// * `InvalidArgument`: `target` is relative. Pass an absolute path.
     /// * `NotFound`: there is no store in `dir`. Check the path.
-    /// * `Locked`, `Busy`: no process accepted the request in time, or too many wait. Repeat later.
-    /// * `Closed`: no process has the store open. Open it and use [`Db::checkpoint`].
+    /// * `Locked`: the process did not accept the request in time, and the request is withdrawn.
+    ///   `Busy`: too many requests wait. Repeat later.
+    /// * `Closed`: no process has the store open, or it closed. Open it and use [`Db::checkpoint`].
     /// * `AlreadyExists`: `target` is not empty. Choose another directory.
     /// * `Unsupported`, `Corruption`, `NoSpace`, `Io`: the copy failed; the message has the remedy.
     pub fn request_checkpoint_in(
@@ -154,8 +169,9 @@ impl Db {
         lavakv::request_checkpoint(env, dir.as_ref(), target.as_ref(), take_within, tell)
     }
 
-    /// Makes a copy as [`Db::checkpoint`] does, where a long copy must be cancellable or have a
-    /// deadline.
+    /// Makes a backup as [`Db::checkpoint`] does, where a long copy must be cancellable or have a
+    /// deadline. The token is checked before each file and during copies; a cancelled call leaves
+    /// no part of the copy.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-with-{}", std::process::id()));
@@ -169,22 +185,26 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Take another.
+    /// * `AlreadyExists`, `Locked`: other files or another checkpoint are there. Take another
+    ///   directory.
     /// * `Unsupported`: the store has logs but was opened without them. Use [`Db::open_with_logs`].
     /// * `Corruption`: a log to copy is damaged; the error names the file. Use [`Db::repair`].
     /// * `NoSpace`, `Io`, `Cancelled`: no part of the copy is left. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot make a checkpoint. Open the store.
+    /// * `Poisoned`: an earlier write failed at the device. Close and reopen the store.
     pub fn checkpoint_with(&self, dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<()> {
         self.kv().checkpoint_unless(dir, options.cancel.as_ref())
     }
 
-    /// Frees the space of overwritten and deleted separated values now, as far as the request says,
-    /// and waits.
+    /// Frees the space of overwritten and deleted large values now, before a backup or in quiet
+    /// hours, and waits. Collection runs in the background anyway.
     ///
-    /// Collection runs in the background anyway; use this call before a backup or in quiet hours.
-    /// Garbage that compaction has not found yet stays: call [`Db::compact_range`] first. The call
-    /// reads and rewrites live values, so it takes device time and some free space. Reads and
-    /// writes continue.
+    /// It concerns separated values: those from
+    /// [`FamilyOptions::min_blob_size`](crate::FamilyOptions::min_blob_size) on, 512 bytes by
+    /// default. The request says how much garbage may stay. Garbage that compaction has not found
+    /// yet stays too: call [`Db::compact_range`] first, which also frees small values. The call
+    /// rewrites live values, so it takes device time and some free space. Reads and writes
+    /// continue. The report counts all collections that ended meanwhile.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -196,11 +216,13 @@ impl Db {
     ///
     /// # Errors
     /// * `InvalidArgument`: the request is out of range; the message names the range.
-    /// * `Busy`: a [`GcPause`] is alive. Drop it and repeat.
+    /// * `Busy`: a [`GcPause`] is alive, or began during the call. Drop it and repeat.
     /// * `NoSpace`: no room for the rewritten values. Delete data or raise the limit.
     /// * `Cancelled`: [`GcRequest::cancel`] ended the call. Completed collections stay.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * The error of a background job, such as `Io`.
+    /// * `Io`, `Poisoned`: background work failed. After `Poisoned` close and reopen the store.
+    ///
+    /// No data is lost after an error, and there is no report.
     pub fn collect_garbage(&self, request: &GcRequest) -> Result<GcReport> {
         self.kv().collect_garbage(request.clone())
     }
@@ -222,11 +244,11 @@ impl Db {
     ///
     /// # Errors
     /// * `InvalidArgument`: the request is out of range; the message names the range.
-    /// * `Busy`: a [`GcPause`] is alive. Drop it and repeat.
+    /// * `Busy`: a [`GcPause`] is alive, or began during the call. Drop it and repeat.
     /// * `NoSpace`: no room for the rewritten values. Delete data or raise the limit.
     /// * `Cancelled`: [`GcRequest::cancel`] ended the call. Completed collections stay.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * The error of a background job, such as `Io`.
+    /// * `Io`, `Poisoned`: background work failed. After `Poisoned` close and reopen the store.
     pub fn collect_garbage_with(
         &self,
         request: &GcRequest,
@@ -235,9 +257,12 @@ impl Db {
         self.kv().collect_garbage_with(request.clone(), tell)
     }
 
-    /// Returns what [`Db::collect_garbage`] would do now, with its cost, without doing it.
+    /// Estimates cost and gain of a [`Db::collect_garbage`] before the call: which files it would
+    /// rewrite, and the bytes to read, write and free.
     ///
-    /// The call works in a read-only store too and changes nothing.
+    /// The plan changes nothing, and holds for the present state only. It lists no collections if
+    /// there is no garbage to collect. The call works in a read-only store too. It may read indexes
+    /// of files.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -253,12 +278,13 @@ impl Db {
         self.kv().gc_plan(request.clone())
     }
 
-    /// Pauses garbage collection until the guard is dropped, for example during a latency-critical
-    /// phase.
+    /// Keeps garbage collection away from a latency-critical phase, until the guard is dropped.
     ///
-    /// Running collections continue. Writers are not throttled for garbage during the pause, so
-    /// space use grows; a full store refuses writes. After the pause writers are throttled until
-    /// the garbage is collected. Several pauses may overlap.
+    /// Running collections continue; a waiting [`Db::collect_garbage`] fails with `Busy`. Writers
+    /// are not throttled for garbage during the pause, so space use grows, and a full store refuses
+    /// writes with `NoSpace`. After the pause writers are throttled until the garbage is collected.
+    /// Several pauses may overlap. Compaction and flushes continue. On a closed store the guard has
+    /// no effect.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -272,10 +298,12 @@ impl Db {
         self.kv().pause_gc()
     }
 
-    /// Reads and checks every byte of every file, to find damage before a reader needs the data.
+    /// Finds damage before a reader needs the data, for a periodic check or after a hardware fault:
+    /// reads and checks every byte of tables, value files, log and manifest.
     ///
-    /// The report lists all damage, so that one damaged file does not hide another; damage is not
-    /// an error of the call. The cost is a read of the whole store. Reads and writes continue.
+    /// Damage is no error of the call: [`VerifyReport::errors`] lists it (at most 10,000 places),
+    /// so that one damaged file does not hide another. Then restore a checkpoint, or use
+    /// [`Db::repair`]. The call blocks for a read of the whole store. Reads and writes continue.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -307,11 +335,13 @@ impl Db {
         self.kv().verify_unless(options.cancel.as_ref())
     }
 
-    /// Returns the damage that a read-only open tolerated; empty if the state is complete.
+    /// Tells after a read-only open whether the shown state is complete: returns the damage of log
+    /// and manifest that the open tolerated, or nothing if there is none.
     ///
-    /// Such a store shows the state before the damage: for each family a state that once existed.
-    /// [`Db::repair`] salvages the data behind the damage. A store that is open for writing returns
-    /// nothing here: its open fails instead.
+    /// A store with such damage shows the state before it: for each family a state that once
+    /// existed. [`Db::repair`] salvages the data behind the damage. A store that is open for
+    /// writing has no such damage, since its open fails instead. [`Db::damaged_files`] lists
+    /// damaged data files. A closed store returns the error `Closed` as the only item.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -321,12 +351,13 @@ impl Db {
         self.kv().damage()
     }
 
-    /// Returns the data files that are damaged, with the range of keys that each affects.
+    /// Lists the data files that are damaged, with the range of keys that each affects, to judge a
+    /// failed read or a report of [`Db::verify`].
     ///
     /// An open, background work or [`Db::verify`] finds them and sets them aside. Reads of keys in
     /// these ranges fail with `Corruption` unless newer data answers them; the rest of the store
-    /// works. Restore the store, or use [`Db::repair`]. Empty if nothing is damaged, and for a
-    /// closed store.
+    /// works, writes included. Restore a checkpoint, or use [`Db::repair`]. The list is empty if no
+    /// damage is known, and for a closed store. The call reads memory only.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -338,7 +369,8 @@ impl Db {
 
     /// Returns counters and latencies since the store was opened, for dashboards and tests.
     ///
-    /// The call reads memory only. A closed store returns zeros.
+    /// The call reads memory only. The counters begin at zero with each open. A closed store
+    /// returns zeros. [`Db::space`] has the bytes on disk, [`Db::metrics`] all of it as text.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -351,9 +383,10 @@ impl Db {
     }
 
     /// Returns hits, misses and sizes of the block cache, to choose
-    /// [`Options::cache_bytes`](crate::Options::cache_bytes).
+    /// [`Options::cache_bytes`](crate::Options::cache_bytes): many misses of a busy store ask for a
+    /// larger cache.
     ///
-    /// The call reads memory only. A closed store returns zeros.
+    /// The counters begin at the open. The call reads memory only. A closed store returns zeros.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -363,11 +396,12 @@ impl Db {
         self.kv().cache_stats()
     }
 
-    /// Returns all counters and gauges as text in the Prometheus exposition format.
+    /// Returns all counters and gauges as text in the Prometheus exposition format, for a scraper
+    /// that this program serves.
     ///
-    /// The text has all of [`Db::space`], [`Db::stats`] and [`Db::cache_stats`].
+    /// The text has all of [`Db::space`], [`Db::stats`] and [`Db::cache_stats`]. Without a server,
     /// [`Options::metrics_file`](crate::Options::metrics_file) writes it to a file every five
-    /// seconds. The cost is that of [`Db::space`].
+    /// seconds. The cost is a listing of the directory, so do not call it for each request.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -382,12 +416,12 @@ impl Db {
         self.kv().metrics()
     }
 
-    /// Returns which part of the store owns each byte on disk, and which snapshots and iterators
-    /// hold space.
+    /// Explains why a store is large, before you delete data or raise a limit: which part of the
+    /// store owns each byte on disk, and which snapshots and iterators hold space.
     ///
-    /// Use it to find the reason for growth before you delete data or raise a limit. The cost is a
-    /// directory listing and, in the first calls after an open, bounded reads of files. All
-    /// quantities are bytes unless their name says otherwise.
+    /// The cost is a directory listing and, in the first calls after an open, reads of files (about
+    /// 64 MiB per call). Some estimates are less exact until all files are read. All quantities are
+    /// bytes unless their name says otherwise. [`Db::stats`] has the counters of work.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -403,9 +437,11 @@ impl Db {
         self.kv().space()
     }
 
-    /// Returns the engines that have data in the store, with the space of each.
+    /// Lists the engines that have data in the store, with the space of each, to find unused logs
+    /// before [`Db::remove_engine`].
     ///
     /// The key-value engine is always there; a store with logs has the engine of the logs too.
+    /// Bytes are those allocated on disk, without the shared log. The cost is a directory listing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -421,12 +457,13 @@ impl Db {
         self.kv().engines()
     }
 
-    /// Removes another engine from the store for good, with all its data, for example unused
-    /// logs.
+    /// Removes another engine from the store for good, with all its data, for example logs that no
+    /// program opens any more.
     ///
-    /// Use it if no program will open that engine again: until then its data keeps the shared log
-    /// from shrinking. The removal is durable on return, and completes at the next open if a crash
-    /// interrupts it. It cannot be undone.
+    /// Until then that data keeps the shared log from shrinking, and it can prevent checkpoints
+    /// (`Unsupported`). The store must be open without the engine. The removal is durable on
+    /// return, and completes at the next open if a crash interrupts it. It cannot be undone.
+    /// [`Db::engines`] lists the names.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -439,13 +476,17 @@ impl Db {
     /// * `NotFound`: there is no such engine; the message lists the names.
     /// * `InvalidArgument`: the store was opened with the engine. Open it without.
     /// * `Unsupported`: the key-value engine cannot be removed.
-    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `Io`: nothing is removed, or the next open removes the rest of its files.
     pub fn remove_engine(&self, name: &str) -> Result<()> {
         self.kv().remove_engine(name)
     }
 
-    /// Returns the format of the store, which decides the releases that can open it.
+    /// Returns the format of the store, to learn which releases can open it and which features it
+    /// has.
+    ///
+    /// [`Db::upgrade`] raises it. The call reads memory only. A closed store returns the oldest
+    /// format.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -456,12 +497,13 @@ impl Db {
         self.kv().format()
     }
 
-    /// Raises the format of the store to enable newer features, once and for good.
+    /// Enables features of a newer format, such as empty keys, once and for good; opens never do
+    /// that by themselves.
     ///
     /// Earlier releases that do not know the format refuse the store from then on, and the format
-    /// cannot be lowered: take a checkpoint first. Readers and writers continue meanwhile. The
-    /// change is durable on return and atomic in a crash. A store that already has the format is
-    /// unchanged.
+    /// cannot be lowered: take a checkpoint first. Readers and writers continue meanwhile; existing
+    /// data is not rewritten. The change is durable on return and atomic in a crash. A store that
+    /// already has the format is unchanged.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -474,14 +516,16 @@ impl Db {
     /// # Errors
     /// * `InvalidArgument`: the store has a newer format already.
     /// * `NoSpace`: nothing has changed. Make room and repeat.
-    /// * `ReadOnly`, `Closed`: this handle cannot write.
-    /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
+    /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen it; it has either format.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.kv().upgrade(format)
     }
 
-    /// Returns the shape of each family as text for people, with a line for each level. Its form
-    /// may change.
+    /// Shows the shape of each family to a person, for debugging: text with a line for each level.
+    ///
+    /// Its form may change: programs use [`Db::space`]. A closed store returns the text of its
+    /// error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -491,9 +535,12 @@ impl Db {
         self.kv().describe()
     }
 
-    /// Waits at most `timeout` for the end of all background work; returns true if there is none.
+    /// Lets a test or benchmark begin without background work: waits until flush, compaction and
+    /// collection have nothing to do, at most `timeout`; returns true if so.
     ///
-    /// Use it in tests and benchmarks. Writers on other threads may start new work at any time.
+    /// False means that the time is over or the store is closed. Writers on other threads may start
+    /// new work at any time. True is also the answer for a read-only store and for one that a
+    /// failed write stopped. Nothing becomes durable by this call: see [`Db::flush`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -4,10 +4,13 @@ use super::{Log, Lsn};
 use crate::handle::StoreId;
 use crate::{Durability, Error, Result, WriteOptions};
 
-/// Writes to one log with [`WriteOptions`]; [`Log::writing`] returns it.
+/// Writes to one log with another durability than the default: buffered appends before one
+/// [`LogStore::sync`](crate::LogStore::sync), or a durable trim. [`Log::writing`] returns it.
 ///
-/// Only [`WriteOptions::durability`](field@crate::WriteOptions::durability) applies, as `Durable`
-/// or `Buffered`. Options with a bound on the wait are refused with `InvalidArgument`.
+/// [`Log`] has the same methods for the default durability, and costs no more. Only
+/// [`WriteOptions::durability`](field@crate::WriteOptions::durability) applies, as `Durable` or
+/// `Buffered`. `Volatile` and a bound on the wait are refused with `InvalidArgument`, by each write
+/// and not by [`Log::writing`].
 ///
 /// ```
 /// # use lavastore::WriteOptions;
@@ -36,10 +39,13 @@ impl<'a> LogWriter<'a> {
         Ok(asked.unwrap_or_else(|| self.log.store().engine().durability()))
     }
 
-    /// Appends a record of at most 16 MiB at an LSN, and blocks until it has its durability.
+    /// Appends a record of at most 16 MiB at an LSN, where [`Log::append`] has the wrong
+    /// durability.
     ///
-    /// An identical record at the same LSN succeeds, so a retry is safe. Of two threads with
-    /// different bytes for one LSN, the second one fails.
+    /// Readers see the record on return, and it has its durability: a durable append blocks for the
+    /// device, a buffered one does not. At the space limit either may wait up to ten seconds for
+    /// garbage collection. An identical record at the same LSN succeeds, so a retry is safe. Of two
+    /// threads with different bytes for one LSN, the second one fails.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -51,12 +57,14 @@ impl<'a> LogWriter<'a> {
     /// # Errors
     /// * `Trimmed`, `AlreadyExists`: the LSN is trimmed, or has other bytes. Take another.
     /// * `InvalidArgument`: [`Durability::Volatile`], a bound on the wait, or the LSN is 2^64 - 1.
-    /// * `NotFound`: the log was deleted. `TooLarge`: the record is above 16 MiB. Split it.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
+    /// * `TooLarge`: the record is above 16 MiB. Split it.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the record may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the record may exist. Close and reopen the store.
     ///
-    /// Nothing is written after an error other than `Io`.
+    /// After `Io` or `Poisoned` the next open decides whether the write exists; after another error
+    /// nothing is written.
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.log.inner().append(lsn, bytes.as_ref(), self.durability()?)
     }
@@ -64,8 +72,10 @@ impl<'a> LogWriter<'a> {
     /// Removes all records below an LSN for good, where [`Log::trim`] has the wrong durability: a
     /// durable trim holds after a loss of power.
     ///
-    /// Later appends below the LSN are refused. A trim at or below the present trim point changes
-    /// nothing. The default durability of a trim is [`Durability::Buffered`].
+    /// Later appends below the LSN are refused, and reads there fail with `Trimmed`. A trim at or
+    /// below the present trim point changes nothing. Background collection frees the space later.
+    /// Options without a durability mean [`Durability::Buffered`], whatever the default of the
+    /// store.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -75,11 +85,14 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: the log was deleted.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
     /// * `InvalidArgument`: the options ask for [`Durability::Volatile`] or a bound on the wait.
     /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the trim may hold), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the trim may hold. Close and reopen the store.
+    ///
+    /// After `Io` or `Poisoned` the next open decides whether the change exists; after another
+    /// error nothing has changed.
     pub fn trim(&self, below: Lsn) -> Result<()> {
         let mut batch = lavalog::LogBatch::new();
         batch.trim(self.log.inner(), below);
@@ -90,7 +103,8 @@ impl<'a> LogWriter<'a> {
     /// Removes all records above an LSN with a durability other than that of
     /// [`Log::truncate_after`], for example buffered before a durable append.
     ///
-    /// New records may reuse these LSNs.
+    /// On return readers see none of the records, and new records may reuse their LSNs. Without a
+    /// record above the LSN nothing changes.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -100,18 +114,23 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: the log was deleted.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
     /// * `InvalidArgument`: the options ask for [`Durability::Volatile`] or a bound on the wait.
     /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the records may be gone), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed; records may be gone. Close and reopen the store.
+    ///
+    /// After `Io` or `Poisoned` the next open decides whether the change exists; after another
+    /// error nothing has changed.
     pub fn truncate_after(&self, lsn: Lsn) -> Result<()> {
         self.log.inner().truncate_after(lsn, self.durability()?)
     }
 
-    /// Replaces the metadata, at most 4096 bytes, with a durability other than that of
+    /// Replaces the metadata of a log, at most 4096 bytes, with a durability other than that of
     /// [`Log::set_metadata`], for example buffered before a
     /// [`LogStore::sync`](crate::LogStore::sync).
+    ///
+    /// On return readers see the new metadata. The former value stays after a refusal.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -121,12 +140,15 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: the log was deleted.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
     /// * `TooLarge`: the metadata exceed 4096 bytes. Shorten them.
     /// * `InvalidArgument`: the options ask for [`Durability::Volatile`] or a bound on the wait.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the metadata may be new), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed; metadata may be new. Close and reopen the store.
+    ///
+    /// After `Io` or `Poisoned` the next open decides whether the change exists; after another
+    /// error nothing has changed.
     pub fn set_metadata(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.log.inner().set_metadata(bytes.as_ref(), self.durability()?)
     }
@@ -145,12 +167,13 @@ pub(crate) fn durability_of(options: &WriteOptions) -> Result<Option<Durability>
     }
 }
 
-/// An atomic batch of operations over any logs; [`LogStore::write`](crate::LogStore::write) writes
-/// it.
+/// Collects operations over any logs that must appear together, such as records and metadata of a
+/// Raft group; [`LogStore::write`](crate::LogStore::write) writes them atomically.
 ///
-/// Use a batch if records of several logs, or records and metadata, must appear together. The batch
-/// borrows the bytes of its records. Building a batch never blocks or fails: the batch keeps its
-/// first error, and the write returns it.
+/// For a single operation use [`Log`]. The batch borrows the bytes of its records and metadata. It
+/// holds at most 1,048,576 operations and 16 MiB + 128 KiB. Building it never blocks, fails or
+/// checks: the write reports all errors, and then writes none of the operations. A batch may be
+/// written again.
 ///
 /// ```
 /// use lavastore::LogBatch;
@@ -173,7 +196,8 @@ pub struct LogBatch<'a> {
 struct Mixed;
 
 impl<'a> LogBatch<'a> {
-    /// Returns an empty batch.
+    /// Returns an empty batch, which belongs to no store until its first operation names a log.
+    /// Writing an empty batch has no effect on any log.
     ///
     /// ```
     /// assert!(lavastore::LogBatch::new().is_empty());
@@ -191,7 +215,11 @@ impl<'a> LogBatch<'a> {
         &mut self.inner
     }
 
-    /// Appends a record.
+    /// Adds a record of at most 16 MiB at an LSN. The batch borrows the bytes.
+    ///
+    /// An LSN that the batch has appended or trimmed before fails the write with `InvalidArgument`.
+    /// The write fails with `Trimmed`, `AlreadyExists`, `TooLarge` or `NotFound` (a deleted log) as
+    /// [`Log::append`] does. It then writes nothing of the batch.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -205,7 +233,11 @@ impl<'a> LogBatch<'a> {
         self
     }
 
-    /// Removes all records below an LSN for good.
+    /// Adds a trim, to give up old records in the same step as new ones are written: it removes all
+    /// records below an LSN for good.
+    ///
+    /// Later appends of the batch must be at or above the LSN. The trim has the durability of the
+    /// batch, unlike [`Log::trim`], which is buffered.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -219,7 +251,9 @@ impl<'a> LogBatch<'a> {
         self
     }
 
-    /// Removes all records above an LSN, except records that the batch appends later.
+    /// Adds a truncation, to replace the end of a log without a moment in which it is missing: it
+    /// removes all records above an LSN, except records that the batch appends later. The batch may
+    /// append an LSN again after a truncation below it.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -233,7 +267,10 @@ impl<'a> LogBatch<'a> {
         self
     }
 
-    /// Replaces the metadata of a log.
+    /// Adds a change of metadata that must match the records of the batch, such as a term with its
+    /// first entry.
+    ///
+    /// At most 4096 bytes, which the batch borrows; more fails the write with `TooLarge`.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -247,7 +284,8 @@ impl<'a> LogBatch<'a> {
         self
     }
 
-    /// Returns the number of operations.
+    /// Returns the number of operations, to write the batch before it is too long: at most
+    /// 1,048,576.
     ///
     /// ```
     /// assert_eq!(lavastore::LogBatch::new().len(), 0);
@@ -256,7 +294,7 @@ impl<'a> LogBatch<'a> {
         self.inner.len()
     }
 
-    /// Returns true if there are no operations.
+    /// Returns true if there are no operations, so that a loop can omit the last write.
     ///
     /// ```
     /// assert!(lavastore::LogBatch::default().is_empty());

@@ -6,13 +6,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that resolves when a write is durable. It works with any runtime; threads call
-/// [`Completion::wait`].
+/// Tells when an asynchronous append is durable, so that a caller can acknowledge it to a client.
+/// It is a future for any runtime; threads call [`Completion::wait`].
 ///
-/// A background thread makes the write durable and wakes the task. Before the future resolves, a
-/// loss of power may take the write. Dropping the completion does not cancel the write. The
-/// completion does not keep the store open: a closing store makes pending writes durable and
-/// resolves their completions.
+/// [`Log::append_async`](crate::Log::append_async) and
+/// [`LogStore::write_async`](crate::LogStore::write_async) return it. Until it resolves, readers
+/// see the write, but a loss of power may take it. A background thread makes the write durable and
+/// wakes the task. Dropping the completion does not cancel the write. The completion does not keep
+/// the store open: a closing store makes pending writes durable and resolves their completions.
 ///
 /// ```
 /// use lavastore::{Log, Result};
@@ -38,7 +39,9 @@ impl Completion {
         Completion(Owned::new(inner))
     }
 
-    /// Blocks the thread until the write is durable. Concurrent waiters share one device write.
+    /// Blocks the thread until the write is durable, where the caller is no asynchronous task. Wait
+    /// for the last of many appends: it covers the earlier ones, and concurrent waiters share one
+    /// device write.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -47,11 +50,10 @@ impl Completion {
     /// ```
     ///
     /// # Errors
-    /// * `Io`: the device failed; the next open decides whether the write exists. Close and reopen
-    ///   the store.
-    /// * `Poisoned`: an earlier write had that failure.
-    /// * `Closed`: the store was closed and the outcome is unknown.
-    /// * `Forked`: a parent process made the completion.
+    /// * `Io`, `Poisoned`: the device failed at this write or an earlier one. The next open decides
+    ///   whether the write exists: close and reopen the store.
+    /// * `Closed`: the store was closed and the outcome is unknown. Open it and read the record.
+    /// * `Forked`: a parent process made the completion. Wait there.
     pub fn wait(self) -> Result<()> {
         Owned::process(&self.0).check()?;
         Owned::into_inner(self.0).wait()

@@ -5,12 +5,14 @@ use crate::{Result, WriteOptions};
 use lavakv::process::Owned;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
 
-/// A log: records by LSN, and a small metadata value.
+/// Writes and reads one log: records by LSN, and a small metadata value. [`LogStore::log`] returns
+/// the handle.
 ///
-/// [`LogStore::log`] returns the handle. The handle is cheap to clone and usable from any thread.
-/// Like a clone of the [`LogStore`] it keeps the store open. Once the log is deleted, every use of
-/// the handle fails with `NotFound`. Writers and readers of one log need no lock: a record is
-/// visible to every read that begins after its append returned.
+/// The handle is cheap to clone and usable from any thread. Like a clone of the [`LogStore`] it
+/// keeps the store open. Once the log is deleted, every use of the handle fails with `NotFound`,
+/// even after a log of the same name is created. Writers and readers need no lock: a record is
+/// visible to every read that begins after its append returned. [`LogBatch`](crate::LogBatch)
+/// writes several operations atomically.
 ///
 /// ```
 /// # let store = lavastore::testing::log_store();
@@ -45,7 +47,8 @@ impl Log {
         LogWriter::new(self, WriteOptions::default())
     }
 
-    /// Returns the write methods of the log with other options, for example `Buffered` appends.
+    /// Returns the write methods of the log with another durability, for example `Buffered` appends
+    /// in a store that is `Durable` by default. The call writes and checks nothing.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -57,10 +60,13 @@ impl Log {
         LogWriter::new(self, *options)
     }
 
-    /// Appends a record of at most 16 MiB at an LSN; the record is durable on return by default.
+    /// Appends a record of at most 16 MiB at an LSN, and blocks until it has the durability of the
+    /// store, by default `Durable`.
     ///
-    /// LSNs may have gaps and come in any order. An identical record at the same LSN succeeds, so a
-    /// retry is safe.
+    /// Use [`Log::append_async`] to keep many appends in flight, and [`Log::writing`] for another
+    /// durability. Concurrent appends to any logs share one device write. LSNs may have gaps and
+    /// come in any order. An identical record at the same LSN succeeds, so a retry is safe. At the
+    /// space limit the call may wait up to ten seconds for garbage collection.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -86,12 +92,14 @@ impl Log {
     /// # Errors
     /// * `Trimmed`, `AlreadyExists`: the LSN is trimmed, or has other bytes. Take another.
     /// * `InvalidArgument`: the LSN is 2^64 - 1.
-    /// * `NotFound`: the log was deleted. `TooLarge`: the record is above 16 MiB. Split it.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
+    /// * `TooLarge`: the record is above 16 MiB. Split it.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the record may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the record may exist. Close and reopen the store.
     ///
-    /// Nothing is written after an error other than `Io`.
+    /// After `Io` or `Poisoned` the next open decides whether the write exists; after another error
+    /// nothing is written.
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.writer().append(lsn, bytes)
     }
@@ -100,7 +108,8 @@ impl Log {
     /// thread.
     ///
     /// Readers see the record on return, before it is durable. The completion resolves when it is
-    /// durable. Completions of consecutive appends resolve in order.
+    /// durable, whatever the default of the store. Completions of consecutive appends resolve in
+    /// order. At the space limit the call itself may wait up to ten seconds for garbage collection.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -116,23 +125,25 @@ impl Log {
     /// # Errors
     /// * `Trimmed`, `AlreadyExists`: the LSN is trimmed, or has other bytes. Take another.
     /// * `InvalidArgument`: the LSN is 2^64 - 1.
-    /// * `NotFound`: the log was deleted. `TooLarge`: the record is above 16 MiB. Split it.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
+    /// * `TooLarge`: the record is above 16 MiB. Split it.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the record may exist), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the record may exist. Close and reopen the store.
     ///
-    /// Nothing is written after an error other than `Io`. The completion reports a later failure of
-    /// the device.
+    /// After `Io` or `Poisoned` the next open decides whether the write exists; after another error
+    /// nothing is written. The completion reports a later failure of the device.
     pub fn append_async(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<Completion> {
         Ok(Completion::new(self.inner.append_async(lsn, bytes.as_ref())?))
     }
 
     /// Removes all records below an LSN for good, to free their space; later appends below it are
-    /// refused.
+    /// refused, and reads there fail with `Trimmed`.
     ///
-    /// A trim at or below the present trim point changes nothing. A trim is
-    /// [`Buffered`](crate::Durability::Buffered): after a loss of power some of the records may be
-    /// there again. Background collection frees the space later.
+    /// Use [`Log::truncate_after`] to remove the end of a log. A trim at or below the present trim
+    /// point changes nothing. A trim is [`Buffered`](crate::Durability::Buffered): after a loss of
+    /// power some of the records may be there again; [`Log::writing`] makes a durable one.
+    /// Background collection frees the space later.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -145,10 +156,13 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: the log was deleted.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
     /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the trim may hold), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed, and the trim may hold. Close and reopen the store.
+    ///
+    /// After `Io` or `Poisoned` the next open decides whether the change exists; after another
+    /// error nothing has changed.
     #[doc(alias = "purge")]
     pub fn trim(&self, below: Lsn) -> Result<()> {
         self.writer().trim(below)
@@ -156,7 +170,9 @@ impl Log {
 
     /// Removes all records above an LSN, for example the conflicting end of a Raft log.
     ///
-    /// New records may reuse these LSNs. The call has the durability of an append.
+    /// On return no reader sees the records, and new ones may reuse their LSNs. The call has the
+    /// durability of an append. To replace the end without a moment in which it is missing, use a
+    /// [`LogBatch`](crate::LogBatch).
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -169,10 +185,13 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: the log was deleted.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
     /// * `NoSpace`: the volume lacks room even for trims. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the records may be gone), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed; records may be gone. Close and reopen the store.
+    ///
+    /// After `Io` or `Poisoned` the next open decides whether the change exists; after another
+    /// error nothing has changed.
     pub fn truncate_after(&self, lsn: Lsn) -> Result<()> {
         self.writer().truncate_after(lsn)
     }
@@ -180,8 +199,8 @@ impl Log {
     /// Replaces the metadata of the log, at most 4096 bytes, such as the term and vote of a Raft
     /// group.
     ///
-    /// The call has the durability of an append. A [`LogBatch`](crate::LogBatch) changes records
-    /// and metadata atomically.
+    /// On return readers see the new value, with the durability of an append. A
+    /// [`LogBatch`](crate::LogBatch) changes records and metadata atomically.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -193,16 +212,20 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: the log was deleted.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
     /// * `TooLarge`: the metadata exceed 4096 bytes. Shorten them.
     /// * `NoSpace`: the limit or the volume is full. Trim or delete logs, or raise the limit.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
-    /// * `Io` (the metadata may be new), `Poisoned`: the device failed. Close and reopen the store.
+    /// * `Io`, `Poisoned`: the device failed; metadata may be new. Close and reopen the store.
+    ///
+    /// After `Io` or `Poisoned` the next open decides whether the change exists; after another
+    /// error nothing has changed.
     pub fn set_metadata(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.writer().set_metadata(bytes)
     }
 
-    /// Returns the metadata; `None` if they were never set. Reads memory only.
+    /// Returns the metadata, for example to restore the term and vote after an open; `None` if they
+    /// were never set. Reads memory only; a change that is not durable yet is visible.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -211,15 +234,18 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
+    /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
     pub fn metadata(&self) -> Result<Option<Vec<u8>>> {
         Ok(self.inner.metadata()?.map(|bytes| bytes.to_vec()))
     }
 
-    /// Reads the record at an LSN; `None` if there is none.
+    /// Reads the record at a known LSN; `None` if there is none. For many consecutive records use
+    /// [`Log::scan`], which reads ahead.
     ///
     /// The newest records come from memory
     /// ([`LogOptions::recent_bytes`](crate::LogOptions::recent_bytes)); others cost a device read.
+    /// A record may be visible before it is durable.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -229,7 +255,7 @@ impl Log {
     ///
     /// # Errors
     /// * `Trimmed`: the LSN is below the trim point. Begin at [`Log::first_lsn`].
-    /// * `NotFound`: the log was deleted.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
     /// * `Corruption`: the record is damaged, at the error's file and offset. Others stay readable.
     /// * `Busy`: the record moved during each attempt. Repeat, or open a read-only store again.
     /// * `Io`: the device or the system refused the read. Repeat the call.
@@ -255,7 +281,7 @@ impl Log {
     ///
     /// # Errors
     /// * `Trimmed`: the LSN is below the trim point. Begin at [`Log::first_lsn`].
-    /// * `NotFound`: the log was deleted.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
     /// * `Corruption`: the record is damaged, at the error's file and offset. Others stay readable.
     /// * `Busy`: the record moved during each attempt. Repeat, or open a read-only store again.
     /// * `Io`: the device or the system refused the read. Repeat the call.
@@ -266,10 +292,11 @@ impl Log {
         self.inner.read_into(lsn, out)
     }
 
-    /// Iterates over the records of a range of LSNs in order; gaps are skipped, and an empty range
-    /// yields nothing.
+    /// Iterates over the records of a range of LSNs in order, to replay them, or to follow the end
+    /// of a log with [`LogScan::wait_next`]. Gaps are skipped, and an empty range yields nothing.
     ///
-    /// [`LogScan::wait_next`] waits for future records, so a scan can follow the end of a log.
+    /// The call reads nothing and cannot fail: a deleted log (`NotFound`) or a closed store
+    /// (`Closed`) is the error of the first record. Trimmed LSNs are skipped without an error.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -286,7 +313,8 @@ impl Log {
         LogScan::new(inner, self.store.clone())
     }
 
-    /// Returns the lowest LSN with a record; `None` if the log is empty. Reads memory only.
+    /// Returns the lowest LSN with a record, to begin a replay there; `None` if the log is empty.
+    /// Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -295,14 +323,17 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
+    /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
     pub fn first_lsn(&self) -> Result<Option<Lsn>> {
         self.inner.first_lsn()
     }
 
-    /// Returns the highest LSN ever written and not truncated, even if trimmed; `None` without one.
+    /// Returns the highest LSN ever written and not truncated, even if trimmed, to continue a log
+    /// after an open; `None` without one.
     ///
     /// The next record may have the LSN after it. The record may still be on its way to the device.
+    /// Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -314,15 +345,17 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
+    /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
     pub fn last_lsn(&self) -> Result<Option<Lsn>> {
         self.inner.last_lsn()
     }
 
-    /// Returns at most `limit` runs of LSNs in a range that have no record and are not trimmed.
+    /// Returns at most `limit` runs of LSNs in a range that have no record and are not trimmed, to
+    /// find missing records before a retry.
     ///
-    /// Use it to find missing records before a retry. An unbounded range ends at the last record;
-    /// an empty range or log has no gaps.
+    /// The runs are inclusive, disjoint and ascending. An unbounded range ends at the last record;
+    /// an empty range or log has no gaps. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -334,7 +367,8 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
+    /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
     pub fn gaps(&self, lsns: impl RangeBounds<Lsn>, limit: usize) -> Result<Vec<RangeInclusive<Lsn>>> {
         let (first, last) = closed(&lsns).into_inner();
         let end = match lsns.end_bound() {
@@ -348,7 +382,8 @@ impl Log {
         Ok(gaps.into_iter().map(|(first, last)| first..=last).collect())
     }
 
-    /// Returns the name of the log, 1 to 1024 bytes.
+    /// Returns the name of the log, 1 to 1024 bytes, for messages and for [`LogStore::delete_log`].
+    /// Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -357,12 +392,14 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
+    /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
+    /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
     pub fn name(&self) -> Result<String> {
         self.inner.name()
     }
 
-    /// Returns the number of the log, which the store never reuses.
+    /// Returns the number of the log, to tell a log from a later one with the same name: the store
+    /// never reuses it. It works for a deleted log and a closed store.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

@@ -9,8 +9,11 @@ use std::path::Path;
 
 /// Operations and statistics.
 impl LogStore {
-    /// Returns the contents of the store in numbers, and counters since it was opened. Reads memory
-    /// only.
+    /// Returns the contents of the store in numbers, and counters since it was opened, for
+    /// monitoring. Reads memory only.
+    ///
+    /// Use [`LogStore::space`] for bytes on disk and the size of each log. A closed store returns
+    /// zeros.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -22,10 +25,10 @@ impl LogStore {
         self.engine().statistics()
     }
 
-    /// Returns which part of the store owns each byte on disk, and the live bytes of each log.
+    /// Returns the owner of each byte on disk and the live bytes of each log, to find the log that
+    /// needs a trim.
     ///
-    /// Use it to find the log that needs a trim. The cost is one directory listing and a lookup of
-    /// each log.
+    /// The cost is one directory listing and a lookup of each log; [`LogStore::stats`] is cheaper.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -43,8 +46,11 @@ impl LogStore {
         self.engine().space()
     }
 
-    /// Returns the engines that have data in the store and the space of each, without the log that
-    /// they share.
+    /// Returns the engines that have data in the store and the space of each, to see whether a
+    /// directory has keys beside its logs.
+    ///
+    /// The bytes do not include the log, which the engines share: [`LogStore::space`] has it. The
+    /// cost is one directory listing.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -60,7 +66,10 @@ impl LogStore {
         self.engine().engines()
     }
 
-    /// Returns the format of the store. A release must know it to open the store.
+    /// Returns the format of the store, to compare it with the newest one before
+    /// [`LogStore::upgrade`] or a downgrade. A release must know the format to open the store.
+    ///
+    /// Reads memory only. A closed store returns format 1.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -94,8 +103,13 @@ impl LogStore {
         self.engine().upgrade(format)
     }
 
-    /// Returns the damage of the log or the manifest of a store that is open for reading. The store
-    /// shows the state before the damage. An empty result means that the state is complete.
+    /// Returns the damage that a read-only open met in the log or the manifest, to decide whether
+    /// its state is complete. An empty result means that it is.
+    ///
+    /// After damage the store shows the state before it: use [`LogStore::repair`] to save the rest.
+    /// A store that is open for writing returns nothing, since its open fails at such damage;
+    /// damage of records is found by [`LogStore::verify`]. A closed store returns
+    /// `Closed`. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -105,7 +119,10 @@ impl LogStore {
         self.engine().damage()
     }
 
-    /// Waits until no background work is left, for tests and for measurements of space.
+    /// Waits until no background work is left, for tests and for measurements of space. Programs do
+    /// not need it.
+    ///
+    /// It blocks without a limit while writers make new work.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -115,16 +132,23 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `NoSpace`: the remaining work has no room. Trim or delete logs, or raise the limit.
-    /// Otherwise the error that stopped the store.
+    /// * `NoSpace`: the remaining work has had no room for a second. Trim or delete logs, or raise
+    ///   the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle has no background work. Open the store for
+    ///   writing.
+    /// * `Poisoned`: a write of the store failed. Close and reopen the store.
+    /// * Another error holds the work up, such as a lack of descriptors; the work resumes without
+    ///   it.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }
 
     /// Makes a consistent copy of the open store in a new directory, for backups; writers continue.
     ///
-    /// The copy is an independent store with all earlier writes, all of them durable. On the same
-    /// file system hard links share the files.
+    /// The copy is an independent store with all writes that returned before the call, all of them
+    /// durable. On the same file system hard links share the files, so the cost is that of the
+    /// unsealed end of the log; elsewhere every file is copied. Blocks until the copy is complete;
+    /// no space is collected meanwhile.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-log-checkpoint-{}", std::process::id()));
@@ -170,7 +194,8 @@ impl LogStore {
     }
 
     /// Checks every record as [`LogStore::verify`] does, where a long check must be cancellable or
-    /// have a deadline. Damage is no error: the report lists it.
+    /// have a deadline, or where the caller needs an error for a closed store. Damage is no error:
+    /// the report lists it.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -189,7 +214,10 @@ impl LogStore {
     /// Reads and checks every byte of every record, to find damage before a reader needs the data.
     ///
     /// The report lists each damage with its file, its offset and the lost records; damage is not
-    /// an error of the call. The cost is a read of the whole store. Writers continue meanwhile.
+    /// an error of the call. The cost is a read of the whole store, on the calling thread. Writers
+    /// continue meanwhile. If the store is closed, the report has that error as its only damage;
+    /// [`LogStore::verify_with`] returns it as an error. After damage restore a checkpoint, or use
+    /// [`LogStore::repair`].
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

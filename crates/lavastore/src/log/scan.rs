@@ -5,14 +5,18 @@ use crate::Result;
 use lavakv::process::Owned;
 use std::time::Duration;
 
-/// The records of a log in LSN order, also future ones; [`Log::scan`](crate::Log::scan) returns it.
+/// Reads the records of a log in LSN order, also future ones: to replay a log, or to follow its
+/// end. [`Log::scan`](crate::Log::scan) returns it; for single records use
+/// [`Log::read`](crate::Log::read).
 ///
-/// The scan sees every record that existed at its start, unless the record is truncated before the
-/// scan reaches it. It sees later records above its position. It may or may not see records that
-/// are trimmed before it reaches them. After `None`, call it again to see newer records.
-///
-/// The scan blocks no writer and holds no space. It reads ahead, and blocks on the device for
-/// records outside of memory. It keeps the store open.
+/// * **Visibility.** The scan sees every record that existed at its start, unless the record is
+///   truncated before the scan reaches it. It sees later records above its position. It may or may
+///   not see records that are trimmed before it reaches them.
+/// * **End.** `None` means no further record now: call it again to see newer records.
+/// * **Errors.** An error comes in place of a record, and the position stays: the next call repeats
+///   the read. So a loop must end at an error, or skip the damage with [`LogScan::skip_to`].
+/// * **Cost.** The scan blocks no writer and holds no space. It reads up to 512 KiB ahead, and
+///   blocks on the device for records outside of memory. It keeps the store open.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,9 +42,11 @@ impl LogScan {
         LogScan { inner: Owned::new(inner), _store: store }
     }
 
-    /// Returns the next record, and waits for it at most `timeout`; `None` if none came.
+    /// Returns the next record, and waits for it at most `timeout`: to follow a log without
+    /// polling. `None` if none came in time.
     ///
-    /// `None` comes at once behind the end of the range. Many scans may wait at the same time.
+    /// `None` comes at once behind the end of the range. Many scans may wait at the same time;
+    /// appends of any thread wake them. The iterator's `next` never waits for a record.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -50,10 +56,15 @@ impl LogScan {
     /// ```
     ///
     /// # Errors
-    /// * `NotFound`: the log was deleted.
-    /// * `Corruption`: the next record is damaged; the error names file and offset.
-    ///   [`LogScan::skip_to`] skips it.
-    /// * `Io`: repeat the call. `Closed`, or the error that stopped the store.
+    /// * `NotFound`: the log was deleted. End the scan.
+    /// * `Corruption`: the next record is damaged; the error names file and offset. Skip it with
+    ///   [`LogScan::skip_to`].
+    /// * `Io`, `Busy`: the read failed, or the record moved during each attempt. Repeat the call.
+    ///   In a read-only store `Busy` means that the writer collected the record: open the store
+    ///   again.
+    /// * `Closed`, `Forked`, `Poisoned`: open the store again, and scan from the last LSN on.
+    ///
+    /// After an error the scan stays before the record, and a repeated call reads it again.
     #[doc(alias = "tail")]
     pub fn wait_next(&mut self, timeout: Duration) -> Result<Option<(Lsn, Vec<u8>)>> {
         self.inner.wait_next(timeout)
@@ -61,6 +72,10 @@ impl LogScan {
 
     /// Skips to an LSN, for example behind a damaged record; does nothing if the scan is already
     /// behind it.
+    ///
+    /// The call reads nothing, discards the read-ahead and cannot fail. After a `Corruption` at the
+    /// next of consecutive records, continue two above the last LSN that the scan returned. A scan
+    /// cannot go back: make a new one.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

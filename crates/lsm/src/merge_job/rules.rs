@@ -414,8 +414,8 @@ impl Rules {
             }
         }
         if kind == ValueKind::PlacedReference {
-            let why =
-                "a reference to a value segment reached a table: the flush has no hook that resolves it";
+            let why = "a flush or compaction has no resolver for a reference to a large value: set one in \
+                       its options";
             return Err(Error::invalid(why));
         }
         if kind == ValueKind::Value
@@ -451,7 +451,7 @@ fn point_kind(trailer: u64) -> Result<ValueKind> {
     match ValueKind::from_u8(trailer as u8) {
         Some(kind) if is_value(kind) || kind.is_tombstone() || kind == ValueKind::Merge => Ok(kind),
         _ => Err(Error::corruption(format!(
-            "an entry of kind {} among point entries: verify the tables",
+            "a key table has an entry of kind {}, which is no value, deletion or merge operand",
             trailer as u8
         ))),
     }

@@ -22,14 +22,19 @@ const LEVELED: &str = "leveled";
 /// Policy with short chains of compactions.
 const VLSM: &str = "vlsm";
 
-/// Stored policy of a family.
+/// Selects the compaction policy of a column family: the default, `leveled`, for most loads, or
+/// [`PolicyChoice::vlsm`] for shorter waits of writers. The family stores it.
+///
+/// An unknown name or version is refused with `Unsupported`, and invalid parameters with
+/// `InvalidArgument`, when the family is created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyChoice {
     /// Name of the policy, at most 255 bytes.
     pub name: String,
-    /// Version of the parameters.
+    /// Version of the parameters; 1 for the built-in policies.
     pub version: u32,
-    /// Encoded parameters of the policy, at most 4 KiB.
+    /// Encoded parameters of the policy, at most 4 KiB; empty for `leveled`. [`PolicyChoice::vlsm`]
+    /// encodes its own.
     pub parameters: Vec<u8>,
 }
 
@@ -91,7 +96,8 @@ impl Policies {
 }
 
 impl PolicyChoice {
-    /// Returns a built-in policy with its defaults; `None` if the name is unknown.
+    /// Returns a built-in policy with its defaults, for a configuration file or a command line:
+    /// `leveled` or `vlsm`. `None` if the name is unknown.
     ///
     /// ```
     /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};
@@ -105,8 +111,8 @@ impl PolicyChoice {
             .find(|p| p.name == name)
     }
 
-    /// Returns the choice of vLSM, whose compactions are narrow and form short chains, to keep
-    /// waits short.
+    /// Returns the choice of vLSM, whose compactions are narrow and form short chains, where the
+    /// waits of writers must be short. The parameters are checked when the family uses it.
     ///
     /// ```
     /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};
@@ -120,7 +126,8 @@ impl PolicyChoice {
     /// Returns the error of a policy that does not support this choice.
     pub fn unsupported(&self) -> Error {
         let text = format!(
-            "compaction policy \"{}\" version {} is not known to this release",
+            "compaction policy \"{}\" version {} is not known to this release: choose another one, or use \
+             a newer release",
             self.name, self.version
         );
         Error::new(ErrorKind::Unsupported, text)
@@ -145,7 +152,10 @@ fn leveled(choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn Compacti
         return Err(choice.unsupported());
     }
     if !choice.parameters.is_empty() {
-        return Err(Error::invalid("compaction policy \"leveled\" version 1 has no parameters"));
+        return Err(Error::invalid(format!(
+            "compaction policy \"leveled\" version 1 has no parameters, not {} bytes",
+            choice.parameters.len()
+        )));
     }
     Ok(Arc::new(of_tree(tree)))
 }

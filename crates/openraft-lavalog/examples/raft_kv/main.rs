@@ -47,7 +47,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         }
     }
     if !(plan.seconds > 0.0 && plan.seconds < 1e6) || plan.writers == 0 {
-        return Err("--seconds is more than 0, --writers at least 1".into());
+        return Err("--seconds must be above 0 seconds, --writers at least 1 thread".into());
     }
     Ok(plan)
 }

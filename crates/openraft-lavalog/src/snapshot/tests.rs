@@ -115,8 +115,10 @@ fn valid_frames_in_invalid_order_are_refused() {
         assert!(told.kind() == ErrorKind::Corruption && told.file() == Some(&path), "{told}");
         told.to_string()
     };
-    assert!(told(&|writer| writer.count += 1).contains("its last frame is malformed"));
-    assert!(told(&|writer| writer.frame(9, b"").unwrap()).contains("its last frame is malformed"));
+    assert!(told(&|writer| writer.count += 1).contains("its last frame is not a valid end frame"));
+    assert!(
+        told(&|writer| writer.frame(9, b"").unwrap()).contains("its last frame is not a valid end frame")
+    );
     assert!(told(&|writer| writer.frame(END, &0u64.to_le_bytes()).unwrap()).contains("its last frame"));
     assert!(told(&|writer| writer.frame(ENTRIES, &[5, 1]).unwrap()).contains("corruption"));
     let (part, mut file) = snapshots.create().unwrap();
@@ -125,7 +127,7 @@ fn valid_frames_in_invalid_order_are_refused() {
     writer.add(b"key", b"value").unwrap();
     let part = writer.finish().unwrap();
     let told = snapshots.frames(&part).and_then(read_all).unwrap_err();
-    assert!(told.to_string().contains("its first frame is malformed"), "{told}");
+    assert!(told.to_string().contains("its first frame is not the metadata frame"), "{told}");
 }
 
 /// Parts have unique names and leave nothing behind, neither after an abandoned write nor after a

@@ -92,10 +92,11 @@ fn must_know(dir: &Path, newest: Option<(String, u64)>, state: &ManifestState, m
     };
     let why = format!(
         "{file} holds log group {ltn}, which {manifest} does not know: {manifest} has lost its \
-         end; open the store read-only for the remaining data, run `lava repair`, or restore a \
-         checkpoint or backup"
+         end"
     );
-    Err(Error::corruption(why).at_file(io::fs::join(dir, manifest)))
+    Err(Error::corruption(why)
+        .with_remedy(base::error::REMEDY_OF_A_LOST_END)
+        .at_file(io::fs::join(dir, manifest)))
 }
 
 /// Returns the newest log group, in any lane, and a file that holds a page of it. It reads the
@@ -175,8 +176,7 @@ pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &ManifestState) -> R
                 "the manifest lists this file but it is missing, or the manifest has lost its end".to_owned()
             }
         };
-        let advice = "restore it from a checkpoint or backup, or save the rest with `lava repair`";
-        return Err(Error::corruption(format!("{problem}; {advice}")).at_file(io::fs::join(dir, &name)));
+        return Err(Error::corruption(problem).at_file(io::fs::join(dir, &name)));
     }
     Ok(())
 }
@@ -199,7 +199,10 @@ struct MissingGroup(PathBuf);
 
 impl MissingGroup {
     fn fails<T>(&self) -> Result<T> {
-        Err(Error::not_found("the file of a log group is missing").at_file(&self.0))
+        Err(Error::not_found(
+            "the file of a log group is missing: restore it from a backup, or run `lava repair`",
+        )
+        .at_file(&self.0))
     }
 }
 

@@ -59,7 +59,12 @@ impl LaneReader {
         ahead: &mut ReadAhead,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let freed = || Error::not_found(format!("log group {} was removed", place.ltn));
+        let freed = || {
+            Error::not_found(format!(
+                "log group {} was removed: read records that the log still has",
+                place.ltn
+            ))
+        };
         let Some(group) = self.stored.readable(place.ltn)? else { return Err(freed()) };
         let start = out.len();
         let wal = self.base.wal.get().filter(|_| group.is_live);
@@ -132,7 +137,9 @@ impl LaneReader {
     fn scan_filled(&self, ltn: u64, group: Option<LaneGroup>) -> Result<LogCheck> {
         let file = self.stored.readable(ltn)?;
         let Some((LaneGroup { filled, .. }, Readable { store, uid, file, .. })) = group.zip(file) else {
-            return Err(Error::not_found(format!("there is no closed log group {ltn}")));
+            return Err(Error::not_found(format!(
+                "there is no closed log group {ltn}: name one that the log lists"
+            )));
         };
         let group = GroupToCheck { ltn, uid: Some(uid), file, begins: 0, filled };
         Ok(LogCheck::of_lane(store, self.base.lane, vec![group]))

@@ -215,7 +215,7 @@ impl StoredGroups {
         let (plan, records) = {
             let mut state = lock(&self.groups);
             if state.is_moving {
-                let why = "another call retains or frees log groups: repeat this call after it";
+                let why = "another call retains or frees log groups now: repeat this call afterwards";
                 return Err(Error::new(ErrorKind::Busy, why));
             }
             let planned = plan(&state)?;
@@ -298,7 +298,9 @@ impl StoredGroups {
     /// which the groups are free all the same.
     pub fn free(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
         let plan = |state: &Groups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
-            Some(ltn) => Err(Error::invalid(format!("log group {ltn} cannot be freed: it is not retained"))),
+            Some(ltn) => {
+                Err(Error::invalid(format!("log group {ltn} cannot be freed, because it is not retained")))
+            }
             None => Ok(((), ltns.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect())),
         };
         let mut freed = Vec::new();
@@ -405,8 +407,5 @@ fn not_whole(ltn: u64, found: Option<u64>, len: u64) -> Error {
         Some(found) => format!("has {found} bytes instead of {len}"),
         None => "is missing".to_owned(),
     };
-    Error::corruption(format!(
-        "the file of log group {ltn} {problem}: its records are lost; restore it from a \
-         checkpoint or backup"
-    ))
+    Error::corruption(format!("the file of log group {ltn} {problem}: its records are lost"))
 }

@@ -69,9 +69,7 @@ impl Health {
         let error = lock(&self.error).clone().expect("what poisons the store says why before it does");
         match error.kind() {
             ErrorKind::Closed => error,
-            _ => error
-                .with_kind(ErrorKind::Poisoned)
-                .context("an earlier failure stopped all writes; reopen the store"),
+            _ => error.with_kind(ErrorKind::Poisoned).context("an earlier failure stopped all writes"),
         }
     }
 

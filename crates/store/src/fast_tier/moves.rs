@@ -128,7 +128,8 @@ pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitW
         return Err(Error::invalid("no fast tier is given: name the one to give back").at_file(dir));
     };
     if !directory::has_store(env, dir)? {
-        return Err(Error::not_found("there is no store in this directory").at_file(dir));
+        return Err(Error::not_found("there is no store in this directory: name the directory of the store")
+            .at_file(dir));
     }
     unfinished::refuse_beside_current(&*env.fs, dir)?;
     let store_lock = directory::lock(env, dir)?;

@@ -17,13 +17,16 @@ const PROBE_NS: u64 = 1_000_000_000;
 /// Attempts to begin a request, if the directory disappears meanwhile.
 const BEGIN_MAX: usize = 8;
 
-/// Progress of a request.
+/// Shows how far a requested checkpoint has come, for a display: `Db::request_checkpoint_in` passes
+/// it to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckpointRequest {
-    /// The process that has the store open has not found the request yet.
+    /// The process that has the store open has not found the request yet; it looks about once a
+    /// second.
     Waiting,
-    /// That process makes this checkpoint, or an earlier requested one.
+    /// That process makes this checkpoint, or an earlier requested one. Making it has no time
+    /// limit.
     Taken,
 }
 

@@ -26,7 +26,11 @@ pub fn request(target: &Path) -> String {
 /// # Errors
 /// `InvalidArgument`; `Unsupported` for a request of another version.
 pub fn target(bytes: &[u8]) -> Result<PathBuf> {
-    let malformed = || Error::invalid("the request for a checkpoint is malformed");
+    let malformed = || {
+        Error::invalid(
+            "the file of a request for a checkpoint has wrong lines: request it with `lava checkpoint`",
+        )
+    };
     let text = std::str::from_utf8(bytes).map_err(|_| malformed())?;
     let mut lines = text.strip_suffix('\n').ok_or_else(malformed)?.split('\n');
     match lines.next() {
@@ -66,7 +70,8 @@ pub fn answer(outcome: &Result<()>) -> String {
 /// # Errors
 /// That of the checkpoint; `Corruption`.
 pub fn outcome(bytes: &[u8]) -> Result<()> {
-    let malformed = || Error::corruption("the answer to the request for a checkpoint is malformed");
+    let malformed =
+        || Error::corruption("the file with the answer to the request for a checkpoint has wrong lines");
     let text = std::str::from_utf8(bytes).map_err(|_| malformed())?;
     let lines: Vec<&str> = text.strip_suffix('\n').ok_or_else(malformed)?.split('\n').collect();
     match lines[..] {

@@ -291,14 +291,16 @@ impl Commits {
 
     fn check_writable(&self, inner: &Inner) -> Result<()> {
         if self.read_only {
-            return Err(
-                Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(self.files.dir())
-            );
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                "the store was opened read-only: open it for writing",
+            )
+            .at_file(self.files.dir()));
         }
         self.files.check_dir()?;
         match &inner.poison {
             Some(e) => {
-                let why = "an earlier write of the manifest failed: reopen the store";
+                let why = "an earlier write of the manifest failed";
                 Err(e.clone().with_kind(ErrorKind::Poisoned).context(why))
             }
             None => Ok(()),
@@ -377,7 +379,11 @@ fn check_len(payload: &[u8]) -> Result<()> {
     if payload.len() <= format::PAYLOAD_LEN_MAX {
         return Ok(());
     }
-    let why = format!("a manifest edit of {} bytes exceeds the limit: split it", payload.len());
+    let why = format!(
+        "a manifest edit of {} bytes exceeds the limit of {} bytes: split it",
+        payload.len(),
+        format::PAYLOAD_LEN_MAX
+    );
     Err(Error::new(ErrorKind::TooLarge, why))
 }
 
@@ -418,7 +424,10 @@ mod tests {
         let e = check_len(&vec![0; format::PAYLOAD_LEN_MAX + 1]).unwrap_err();
         assert_eq!(
             (e.kind(), e.message()),
-            (ErrorKind::TooLarge, "a manifest edit of 1073741825 bytes exceeds the limit: split it")
+            (
+                ErrorKind::TooLarge,
+                "a manifest edit of 1073741825 bytes exceeds the limit of 1073741824 bytes: split it"
+            )
         );
     }
 }

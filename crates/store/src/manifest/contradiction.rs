@@ -15,5 +15,5 @@ pub fn refuse<T>(why: impl std::fmt::Display) -> Result<T> {
 /// # Errors
 /// Always: `Corruption`.
 pub(super) fn fault<T>(why: impl std::fmt::Display) -> Result<T> {
-    Err(Error::corruption(format!("the manifest contradicts itself: {why}; run `lava repair`")))
+    Err(Error::corruption(format!("the manifest contradicts itself: {why}")))
 }

@@ -88,7 +88,10 @@ impl Header {
         let (store, manifest, number) = (Uid(r.array()?), Uid(r.array()?), r.u64()?);
         let pieces = r.u32()?;
         if magic != *MAGIC {
-            return Err(Error::corruption("this is not a manifest: its first bytes are wrong").at_offset(0));
+            return Err(Error::corruption(
+                "this is not a manifest: its magic number (the first 8 bytes) is wrong",
+            )
+            .at_offset(0));
         }
         // Only an intact header proves a newer version.
         checksum::verify(body, manifest, 0, r.u32()?)?;
@@ -103,7 +106,10 @@ impl Header {
             _ => return Err(crate::field::newer(format!("manifest format version {version}"))),
         };
         if !fits || number > NUMBER_MAX {
-            return Err(Error::corruption("a field of the manifest's header is out of range").at_offset(0));
+            return Err(Error::corruption(
+                "the format, number or piece count in the manifest's header is out of range",
+            )
+            .at_offset(0));
         }
         Ok(Header { store, manifest, number, pieces: pieces.max(1), format })
     }
@@ -177,7 +183,9 @@ pub fn read_record(manifest: Uid, bytes: &[u8], offset: usize) -> Result<RawReco
     let len = Reader::new(length).u32()? as usize;
     let stored = r.u32().map_err(at)?;
     if len > PAYLOAD_LEN_MAX {
-        return Err(at(Error::corruption(format!("record length {len} is out of range"))));
+        return Err(at(Error::corruption(format!(
+            "the record length {len} in the manifest is out of range: at most {PAYLOAD_LEN_MAX} bytes"
+        ))));
     }
     let rest = r.take(RECORD_HEADER_LEN - 8 + len).map_err(at)?;
     if record_checksum(manifest, offset as u64, length, rest) != stored {
@@ -245,8 +253,7 @@ impl Current {
     /// # Errors
     /// `Corruption`.
     pub fn decode(bytes: &[u8]) -> Result<Current> {
-        let damaged =
-            || Error::corruption("CURRENT is damaged: restore it from a backup, or run `lava repair`");
+        let damaged = || Error::corruption("CURRENT is damaged: its lines or its checksum are wrong");
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
         let mut lines = text.lines();
         let Some(FileKind::Manifest(manifest)) = lines.next().and_then(names::parse) else {

@@ -271,9 +271,9 @@ impl LogGroupMeta {
 
     fn decode_of_lane(r: &mut Reader<'_>) -> Result<Self> {
         match Lane(r.u8()?) {
-            Lane::FIRST => {
-                Err(Error::corruption("a log group of the first lane with a record of the others"))
-            }
+            Lane::FIRST => Err(Error::corruption(
+                "the manifest has a log group of the first lane in a record for other lanes",
+            )),
             lane if lane.is_known() => Self::decode(r, lane),
             Lane(lane) => Err(newer(format!("a log group of lane {lane}"))),
         }
@@ -291,7 +291,7 @@ impl LogGroupMeta {
         let (discarded, shared) = (flags & 2 != 0, flags & 16 != 0);
         if (shared || store.is_some()) && retained_bytes.is_none() {
             return Err(Error::corruption(
-                "a log group that is shared with another store, and not kept as storage",
+                "the manifest has a log group that is shared with another store but not retained",
             ));
         }
         Ok(LogGroupMeta {
@@ -318,7 +318,7 @@ fn put_begin(out: &mut Vec<u8>, begin: LogBegin) {
 fn begin(r: &mut Reader<'_>) -> Result<LogBegin> {
     let (first_lpn, lpn) = (number(r)?, number(r)?);
     let used = u16::try_from(r.varint()?).ok().filter(|_| first_lpn <= lpn);
-    let used = used.ok_or_else(|| Error::corruption("a log group begins where it cannot"))?;
+    let used = used.ok_or_else(|| Error::corruption("the manifest has a log group that begins where it cannot: its first page or offset is out of range"))?;
     Ok(LogBegin { first_lpn, lpn, used })
 }
 
@@ -444,7 +444,9 @@ fn engine(r: &mut Reader<'_>) -> Result<EngineId> {
 fn engine_name(r: &mut Reader<'_>) -> Result<String> {
     let len = r.length(ENGINE_NAME_LEN_MAX)?;
     let name = std::str::from_utf8(r.take(len)?);
-    Ok(name.map_err(|e| Error::corruption("the name of an engine is not UTF-8").caused_by(e))?.to_owned())
+    Ok(name
+        .map_err(|e| Error::corruption("the name of an engine in the manifest is not UTF-8").caused_by(e))?
+        .to_owned())
 }
 
 /// An edit as stored in a manifest: the store's records, and the undecoded step of each engine.

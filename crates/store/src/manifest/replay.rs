@@ -79,8 +79,7 @@ struct Snapshot<'a> {
 fn read_snapshot<'a>(header: &Header, bytes: &'a [u8]) -> Result<Snapshot<'a>> {
     let piece = |offset: usize| {
         read_record(header.manifest, bytes, offset).map_err(|e| {
-            let why =
-                "the snapshot at the start of the manifest is damaged; restore a backup, or run `lava repair`";
+            let why = "the snapshot at the start of the manifest is damaged";
             e.context(why).with_kind(ErrorKind::Corruption)
         })
     };
@@ -110,11 +109,12 @@ impl History {
         let record = match read_record(manifest, bytes, offset) {
             Ok(record) => record,
             Err(e) if confirmed(manifest, bytes, offset + 1, expected) => {
-                return Err(e.context(format!(
-                    "manifest record of edit {expected} is damaged, and a later one confirms \
-                     that it was durable; open the store read-only for the data before it, run \
-                     `lava repair`, or restore a backup"
-                )));
+                return Err(e
+                    .context(format!(
+                        "manifest record of edit {expected} is damaged, and a later one confirms \
+                     that it was durable"
+                    ))
+                    .with_remedy(base::error::REMEDY_OF_A_LOST_END));
             }
             Err(_) => {
                 self.torn_bytes = (bytes.len() - offset) as u64;
@@ -143,9 +143,9 @@ fn check_state(dir: &Path, state: &ManifestState) -> Result<()> {
 fn check_reached(state: &ManifestState) -> Result<()> {
     let numbers = [state.next_file_number, state.next_ltn, state.edit_number];
     match numbers.into_iter().find(|&n| n > NUMBER_REACHED_MAX) {
-        Some(n) => {
-            Err(Error::corruption(format!("number {n} exceeds the limit of a store; run `lava repair`")))
-        }
+        Some(n) => Err(Error::corruption(format!(
+            "the next file, log group or edit number {n} in the manifest exceeds the limit of a store, {NUMBER_REACHED_MAX}"
+        ))),
         None => Ok(()),
     }
 }
@@ -158,7 +158,7 @@ fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_ma
         return Ok(());
     }
     Err(Error::corruption(format!(
-        "manifest record of edit {} (durable {}) is in the place of edit {edit}; run `lava repair`",
+        "the manifest record in the place of edit {edit} is of edit {} (durable up to {})",
         record.edit, record.durable
     )))
 }
@@ -293,7 +293,7 @@ fn check_is_named(history: &History, current: &Current) -> Result<()> {
     if history.header.manifest == current.uid && history.header.number == current.manifest {
         return Ok(());
     }
-    let why = "this is not the manifest that CURRENT names: a file was swapped; restore a backup, or run `lava repair`";
+    let why = "this is not the manifest that CURRENT names: a file was swapped";
     Err(Error::corruption(why))
 }
 
@@ -304,17 +304,15 @@ fn check_reaches(history: &History, current: &Current) -> Result<()> {
     }
     Err(Error::corruption(format!(
         "the manifest ends at edit {}, but CURRENT says that edit {} was durable: its end is \
-         damaged or missing; open the store read-only for the remaining data, run `lava repair`, \
-         or restore a backup",
+         damaged or missing",
         history.state.edit_number, current.edit
-    )))
+    ))
+    .with_remedy(base::error::REMEDY_OF_A_LOST_END))
 }
 
 pub(super) fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
     let missing = |e: Error| match e.kind() {
-        ErrorKind::NotFound => {
-            Error::corruption("the manifest that CURRENT names is missing; run `lava repair`")
-        }
+        ErrorKind::NotFound => Error::corruption("the manifest that CURRENT names is missing"),
         _ => e,
     };
     // The recorded length may lag behind the data, so the file may be longer than recorded.
@@ -322,7 +320,7 @@ pub(super) fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
     let file = env.fs.open(path, Access::Buffered).map_err(missing)?;
     if len > MANIFEST_LEN_MAX && len > len_max(&*file) {
         return Err(Error::corruption(format!(
-            "a manifest of {len} bytes exceeds the limit; run `lava repair`"
+            "a manifest of {len} bytes exceeds the limit of {MANIFEST_LEN_MAX} bytes"
         )));
     }
     let mut bytes = vec![0; len as usize];
@@ -373,10 +371,10 @@ fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines)
         kind => kind.data().is_some(),
     });
     if lost {
-        Error::corruption("CURRENT is missing, but the directory holds files of a store: run `lava repair`")
-            .at_file(dir)
+        Error::corruption("CURRENT is missing, but the directory holds files of a store").at_file(dir)
     } else {
-        Error::not_found("there is no store in this directory").at_file(dir)
+        Error::not_found("there is no store in this directory: name the directory of a store, or create one")
+            .at_file(dir)
     }
 }
 

@@ -163,10 +163,7 @@ impl ManifestState {
             return Ok(());
         };
         let error = match is_on_speed(file, volume) {
-            true => Error::corruption(
-                "the manifest lists this file on a fast tier, and lists no fast tier: run `lava \
-                 repair`",
-            ),
+            true => Error::corruption("the manifest lists this file on a fast tier, and lists no fast tier"),
             false => Error::new(
                 ErrorKind::Unsupported,
                 format!(

@@ -61,8 +61,7 @@ impl StoreDir {
             None => Ok(()),
             Some(first) => Err(Error::new(
                 ErrorKind::Poisoned,
-                "an earlier sync of the store's directory failed, so names in it may be lost: \
-                 reopen the store",
+                "an earlier sync of the store's directory failed, so names in it may be lost",
             )
             .at_file(&self.path)
             .caused_by(first.clone())),

@@ -374,10 +374,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
             .unwrap_or_default();
-        Err(Error::new(
-            base::ErrorKind::Poisoned,
-            format!("a background job panicked: {text}; reopen the store"),
-        ))
+        Err(Error::new(base::ErrorKind::Poisoned, format!("a background job panicked: {text}")))
     })
 }
 
@@ -547,6 +544,6 @@ mod tests {
         let mut job: Box<dyn Job> = Box::new(Faulty);
         let e = step_guarded(&context(), &mut job).map(drop).unwrap_err();
         assert_eq!(e.kind(), base::ErrorKind::Poisoned);
-        assert!(e.message().contains("panicked: an index out of bounds; reopen the store"), "{e}");
+        assert!(e.message().contains("panicked: an index out of bounds"), "{e}");
     }
 }

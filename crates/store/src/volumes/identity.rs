@@ -55,8 +55,9 @@ impl FastTier {
         let (disk, epoch, session) = (Uid(r.array()?), number(r)?, Uid(r.array()?));
         let len = r.length(PLACE_LEN_MAX)?;
         let place = std::str::from_utf8(r.take(len)?);
-        let place =
-            place.map_err(|e| Error::corruption("the place of a fast tier is not UTF-8").caused_by(e))?;
+        let place = place.map_err(|e| {
+            Error::corruption("the path of the fast tier in the manifest is not UTF-8").caused_by(e)
+        })?;
         Ok(FastTier { disk, epoch, session, place: place.to_owned() })
     }
 }
@@ -109,7 +110,7 @@ impl Identity {
         let (epoch, reserved) = (r.u64()?, r.u32()?);
         if magic != *MAGIC {
             return Err(Error::corruption(
-                "this is not the identity of a fast tier: its first bytes are wrong",
+                "the identity file of the fast tier has a wrong magic number (its first 8 bytes)",
             ));
         }
         // Only an intact slot proves a newer version.
@@ -118,7 +119,9 @@ impl Identity {
             return Err(newer(format!("version {version} of the identity of a fast tier")));
         }
         if version == 0 || flags > 1 || reserved != 0 {
-            return Err(Error::corruption("a field of the identity of a fast tier is out of range"));
+            return Err(Error::corruption(
+                "the version, flags or reserved field of the fast tier's identity file is out of range",
+            ));
         }
         Ok(Identity { store, disk, epoch, session, previous, moving: flags == 1 })
     }
@@ -308,8 +311,7 @@ pub fn check_disk(disks: &Tiers, store: Uid, known: &FastTier) -> Result<Slots> 
         return Ok(slots);
     }
     let Some(newest) = slots.newest() else {
-        let why = "both slots of the identity of the fast tier are damaged: restore the file \
-                   from a backup, or repair the store";
+        let why = "both slots of the identity of the fast tier are damaged";
         let error = Error::corruption(why).at_file(path(disks));
         return Err(slots.damage().cloned().into_iter().fold(error, Error::caused_by));
     };
@@ -329,10 +331,10 @@ fn stranger(found: &Identity, store: Uid, known: &FastTier) -> Error {
     match found.disk == known.disk && found.epoch > epoch {
         true => Error::corruption(format!(
             "the fast tier is of session {} and the manifest only of session {epoch}: the \
-             manifest has lost its end, or the store's directory is an older copy; restore both \
-             to the same time, or run `lava repair`",
+             manifest has lost its end, or the store's directory is an older copy",
             found.epoch
-        )),
+        ))
+        .with_remedy("restore both disks to the same time, or run `lava repair`"),
         false => Error::invalid(format!(
             "the fast tier is of session {} ({:?}), the store of session {epoch} ({session:?}): \
              the tier is an older copy, or that of a copy of the store; open the store with its \

@@ -202,6 +202,9 @@ impl FileSystem for TwoDisks {
 
 /// Returns the error of a rename or link across disks; the caller copies the file.
 fn across(from: &Path) -> Error {
-    Error::new(ErrorKind::Unsupported, "cannot rename the file: its new name is on another disk")
-        .at_file(from)
+    Error::new(
+        ErrorKind::Unsupported,
+        "cannot rename the file, because its new name is on another disk: copy it instead",
+    )
+    .at_file(from)
 }

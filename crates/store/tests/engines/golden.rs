@@ -345,7 +345,7 @@ fn a_group_that_is_replayed_is_not_shared() {
     Record::AddLogGroup { group }.encode_into(&mut edit);
     let state = replay(SHARED, &Engines::default()).unwrap().state;
     let e = state.after(&edit).unwrap_err();
-    assert!(e.is_corruption() && e.message().contains("not kept as storage"), "{e}");
+    assert!(e.is_corruption() && e.message().contains("but not retained"), "{e}");
 }
 
 #[test]

@@ -281,7 +281,7 @@ fn one_thread_moves_groups_at_a_time() {
     assert_eq!(first.unwrap_err().kind(), ErrorKind::Io);
     let e = second.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Busy);
-    assert_eq!(e.message(), "another call retains or frees log groups: repeat this call after it");
+    assert_eq!(e.message(), "another call retains or frees log groups now: repeat this call afterwards");
     check(&machine, &records);
     machine.free(ltns[1]).unwrap();
     assert_eq!(machine.retained(), ltns[..1]);
@@ -299,13 +299,10 @@ fn a_missing_or_truncated_group_to_replay_refuses_the_open() {
     drop(machine);
     let whole = sim.read_file(&path).unwrap();
     for (len, told) in [
-        (
-            None,
-            "the manifest lists this file but it is missing, or the manifest has lost its end; ".to_owned(),
-        ),
+        (None, "the manifest lists this file but it is missing, or the manifest has lost its end".to_owned()),
         (
             Some(whole.len() - PAGE),
-            format!("the file has {} bytes instead of {}; ", whole.len() - PAGE, whole.len()),
+            format!("the file has {} bytes instead of {}", whole.len() - PAGE, whole.len()),
         ),
     ] {
         let sim = sim.crash(CrashKind::ProcessKill, 1);
@@ -315,8 +312,7 @@ fn a_missing_or_truncated_group_to_replay_refuses_the_open() {
         }
         let e = Machine::open(sim.env()).map(drop).unwrap_err();
         assert!(e.is_corruption() && e.file() == Some(&path), "{e}");
-        let advice = "restore it from a checkpoint or backup, or save the rest with `lava repair`";
-        assert_eq!(e.message(), format!("{told}{advice}"));
+        assert_eq!(e.message(), told);
     }
 }
 

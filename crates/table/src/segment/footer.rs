@@ -83,19 +83,24 @@ impl Footer {
         reader.take(8)?;
         if reader.rest() != MAGIC {
             return Err(bad(
-                "no value segment: the magic at its end is missing (a cut or damaged file)".into()
+                "the file is no value segment (one large value): it lacks the magic number at its end, so \
+                 it was cut off or overwritten"
+                    .into(),
             ));
         }
         match footer::judge(bytes, checksum::mask(footer.uid, at), VERSION) {
             footer::FooterState::Sound => {}
             footer::FooterState::Newer(version) => {
                 let why = format!(
-                    "value segment of format version {version}; this release reads up to {VERSION}: use a newer one"
+                    "the value segment has format version {version}, but this release reads up to \
+                     {VERSION}: use a newer release"
                 );
                 return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
             }
             footer::FooterState::Damaged => {
-                return Err(bad("the footer is damaged or the file was cut".into()));
+                let why = "the checksum of the footer of the value segment does not match: it was \
+                           overwritten or cut off";
+                return Err(bad(why.into()));
             }
         }
         if footer.uid != uid {
@@ -117,7 +122,8 @@ impl Footer {
             return Ok(());
         }
         Err(Error::corruption(format!(
-            "the file has {len} bytes, {} were written for a value of {} bytes in {} chunks of {}",
+            "the file has {len} bytes, but its footer says {} bytes, for a value of {} bytes in {} chunks \
+             of {} bytes",
             self.file_len, self.raw_len, self.chunks, self.chunk_len
         )))
     }

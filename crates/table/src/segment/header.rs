@@ -46,13 +46,16 @@ pub(super) fn encode(identity: &SegmentIdentity, user_key: &[u8]) -> Vec<u8> {
 /// # Errors
 /// `Unsupported` for unknown flags, which a newer release wrote; `Corruption` for all other faults.
 pub(super) fn decode(bytes: &[u8], uid: Uid) -> Result<(SegmentIdentity, Vec<u8>)> {
-    let (body, sum) = bytes
-        .split_last_chunk::<SUM_LEN>()
-        .ok_or_else(|| Error::corruption("the header is shorter than its checksum"))?;
+    let (body, sum) = bytes.split_last_chunk::<SUM_LEN>().ok_or_else(|| {
+        Error::corruption(format!("the header has {} bytes, but its checksum has {SUM_LEN}", bytes.len()))
+    })?;
     checksum::verify(body, uid, 0, u32::from_le_bytes(*sum))?;
     let mut r = Reader::new(body);
     let number = r.varint()?;
-    let family = u32::try_from(r.varint()?).map_err(|_| Error::corruption("family id over 32 bits"))?;
+    let family = r.varint()?;
+    let family = u32::try_from(family).map_err(|_| {
+        Error::corruption(format!("the header names the column family {family}, an id over 32 bits"))
+    })?;
     let (edit, created_unix_seconds, flags) = (r.varint()?, r.varint()?, r.varint()?);
     if flags != 0 {
         let why = format!("the value segment has unknown flags {flags:#x}: use a newer release");
@@ -60,7 +63,12 @@ pub(super) fn decode(bytes: &[u8], uid: Uid) -> Result<(SegmentIdentity, Vec<u8>
     }
     let user_key = r.bytes()?.to_vec();
     if user_key.len() > limits::KEY_LEN_MAX || !r.is_empty() {
-        return Err(Error::corruption("the header has no valid key, or trailing bytes"));
+        return Err(Error::corruption(format!(
+            "the header has a key of {} bytes (at most {}), followed by {} surplus bytes",
+            user_key.len(),
+            limits::KEY_LEN_MAX,
+            r.rest().len()
+        )));
     }
     Ok((SegmentIdentity { number, uid, family, edit, created_unix_seconds }, user_key))
 }

@@ -26,6 +26,12 @@ pub struct SegmentReader {
     user_key: Vec<u8>,
 }
 
+fn too_short(len: u64) -> Error {
+    let why =
+        format!("the file has {len} bytes, fewer than the footer of a value segment ({FOOTER_LEN} bytes)");
+    Error::corruption(why)
+}
+
 impl SegmentReader {
     /// Opens the segment with this file number and uid: reads and checks footer and header.
     ///
@@ -36,7 +42,7 @@ impl SegmentReader {
         let blame = |e: Error, offset: u64| e.at_offset(offset).at_file(file.path());
         let len = file.len()?;
         let Some(at) = len.checked_sub(FOOTER_LEN as u64) else {
-            return Err(blame(Error::corruption(format!("no value segment: {len} bytes")), 0));
+            return Err(blame(too_short(len), 0));
         };
         let mut bytes = [0; FOOTER_LEN];
         file.read_at(&mut bytes, at).map_err(|e| blame(e, at))?;
@@ -67,7 +73,7 @@ impl SegmentReader {
     fn number_of(file: &dyn ReadFile, uid: Uid) -> Result<u64> {
         let len = file.len()?;
         let at = len.checked_sub(FOOTER_LEN as u64);
-        let at = at.ok_or_else(|| Error::corruption("no value segment").at_file(file.path()))?;
+        let at = at.ok_or_else(|| too_short(len).at_file(file.path()))?;
         let mut bytes = [0; FOOTER_LEN];
         file.read_at(&mut bytes, at)?;
         let footer = Footer::decode(&bytes, uid, len).map_err(|e| e.at_file(file.path()))?;
@@ -239,7 +245,11 @@ impl SegmentReader {
     /// [`SegmentReader::read_range`].
     pub fn read_all(&self, limit: u64) -> Result<Arc<[u8]>> {
         if self.footer.raw_len > limit {
-            let why = format!("a value of {} bytes, over {limit}: read it as a stream", self.footer.raw_len);
+            let why = format!(
+                "a value of {} bytes is over the limit of {limit} bytes for a read at once: read it as a \
+                 stream",
+                self.footer.raw_len
+            );
             return Err(Error::new(ErrorKind::TooLarge, why).at_file(self.file.path()));
         }
         let mut value: Arc<[u8]> = std::iter::repeat_n(0, self.footer.raw_len as usize).collect();
@@ -325,7 +335,8 @@ impl SegmentCheck {
         }
         let at_end = self.next == u64::from(footer.chunks);
         if at_end && !self.met.any && checksum::checksum(&self.sums) != self.stated {
-            let why = "the chunks are valid, but their checksums do not match the footer";
+            let why = "the checksums of the chunks do not match the footer of the value segment: parts of \
+                       two files were mixed";
             let e = Error::corruption(why).at_offset(u64::from(footer.header_len)).at_file(file.path());
             self.met.sound::<()>(Err(e));
         }

@@ -57,9 +57,14 @@ impl SegmentReference {
             checksum: r.u32()?,
         };
         if reference.file == 0 {
-            return Err(Error::corruption("a segment reference has no file"));
+            return Err(Error::corruption("a reference to a large value names no file (file number 0)"));
         }
-        if r.is_empty() { Ok(reference) } else { Err(Error::corruption("bytes after a segment reference")) }
+        match r.rest().len() {
+            0 => Ok(reference),
+            n => Err(Error::corruption(format!(
+                "a reference to a large value is followed by {n} surplus bytes"
+            ))),
+        }
     }
 
     /// Returns the reference that a table stores in its place.
@@ -121,7 +126,7 @@ impl RecordReference {
     pub fn decode(bytes: &[u8]) -> Result<RecordReference> {
         let mut r = Reader::new(bytes);
         if r.u8()? != 0 {
-            return Err(Error::corruption("the reference is not a reference to a record"));
+            return Err(Error::corruption("a reference to a value record does not begin with the byte 0"));
         }
         let reference = RecordReference {
             file: r.varint()?,
@@ -131,7 +136,12 @@ impl RecordReference {
             stored_len: r.varint()?,
             synced_bytes: r.varint()?,
         };
-        if r.is_empty() { Ok(reference) } else { Err(Error::corruption("bytes after a record reference")) }
+        match r.rest().len() {
+            0 => Ok(reference),
+            n => Err(Error::corruption(format!(
+                "a reference to a value record is followed by {n} surplus bytes"
+            ))),
+        }
     }
 }
 
@@ -176,9 +186,9 @@ mod tests {
         let uid = Uid::from_words(1, 2);
         let segment = SegmentReference { file: 0, uid, raw_len: 1, stored_len: 2, checksum: 3 };
         let e = SegmentReference::decode(&segment.encode()).unwrap_err();
-        assert_eq!(e.message(), "a segment reference has no file");
+        assert_eq!(e.message(), "a reference to a large value names no file (file number 0)");
         let record = RecordReference { file: 7, uid, offset: 0, raw_len: 1, stored_len: 2, synced_bytes: 3 };
         let e = RecordReference::decode(&[&record.encode()[..], &[0]].concat()).unwrap_err();
-        assert_eq!(e.message(), "bytes after a record reference");
+        assert_eq!(e.message(), "a reference to a value record is followed by 1 surplus bytes");
     }
 }

@@ -202,7 +202,9 @@ impl<C: BlockCursor> Blocks<C> {
         match (before, after) {
             (Some(before), Some(after)) if before.end() > after.offset => {
                 (self.partition, self.asked) = (None, None);
-                let e = Error::corruption("the index points back to an earlier block");
+                let e = Error::corruption(
+                    "the index of the key table (kSST) points back to an earlier data block",
+                );
                 Err(self.table.file.locate(e, after.offset))
             }
             _ => Ok(()),

@@ -181,8 +181,11 @@ impl VsstBuilder {
         let sound = user_key.len() <= limits::KEY_LEN_MAX && seq <= MAX_SEQ;
         if !sound || value.len() > limits::VALUE_LEN_MAX {
             let why = format!(
-                "a record with a key of {} bytes, a value of {} bytes and sequence {seq} is out of range",
+                "a record needs a key of at most {} bytes, not {}, a value of at most {} bytes, not {}, \
+                 and a sequence of 56 bits, not {seq}",
+                limits::KEY_LEN_MAX,
                 user_key.len(),
+                limits::VALUE_LEN_MAX,
                 value.len()
             );
             return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
@@ -232,11 +235,13 @@ impl VsstBuilder {
             self.properties.alignment = record::alignment_for(stored_len).min(record.alignment);
         }
         let Some((body, sum)) = record.stored.split_last_chunk::<SUM_LEN>() else {
-            return Err(self.refuse(Error::invalid("no record")));
+            let why = format!("the copied record has {stored_len} bytes, but its checksum has {SUM_LEN}");
+            return Err(self.refuse(Error::invalid(why)));
         };
         if !stored_len.is_multiple_of(u64::from(self.properties.alignment)) {
             let why = format!(
-                "a record of {stored_len} bytes does not fit the alignment {}: give the new file the finest \
+                "a record of {stored_len} bytes does not fit the alignment of {} bytes: give the new file \
+                 the finest \
                  alignment of the files it takes records from",
                 self.properties.alignment
             );
@@ -255,7 +260,7 @@ impl VsstBuilder {
 
     #[cold]
     fn refuse(&self, e: Error) -> Error {
-        self.sink.blame(e.context("adding to a vSST"))
+        self.sink.blame(e.context("adding to a value file (vSST)"))
     }
 
     /// Checks the order. Returns the length of the prefix shared with the last user key.
@@ -360,13 +365,15 @@ impl VsstBuilder {
     /// the file.
     pub fn finish(mut self, took_over: Vec<u64>) -> Result<FinishedVsst> {
         if self.is_empty() {
-            return Err(self.refuse(Error::invalid("the vSST has no records: add one before finishing")));
+            return Err(
+                self.refuse(Error::invalid("the value file (vSST) has no records: add one before finishing"))
+            );
         }
         let own = self.properties.identity.number;
         if !took_over.is_sorted_by(|a, b| a < b) || took_over.contains(&own) {
-            return Err(
-                self.refuse(Error::invalid("the inherited BlobIds do not ascend, or name the file itself"))
-            );
+            return Err(self.refuse(Error::invalid(
+                "the numbers of the replaced value files (BlobIds) do not ascend, or contain its own",
+            )));
         }
         self.properties.took_over = took_over;
         let record_bytes = self.sink.offset;

@@ -102,7 +102,8 @@ impl DenseCursor {
         let mut reader = Reader::new(&block);
         let flags = reader.u8()?;
         if flags & !HAS_OFFSETS != 0 {
-            return Err(Error::corruption("a dense partition has unknown flags"));
+            let why = format!("a block of the key list (dense keys) has the unknown flags {flags:#x}");
+            return Err(Error::corruption(why));
         }
         // A row has at least five bytes: an older version of a key has no suffix, and neither has
         // the empty key.
@@ -125,7 +126,10 @@ impl DenseCursor {
     pub(crate) fn advance(&mut self) -> Result<bool> {
         if self.rows_left == 0 {
             if self.at != self.block.len() {
-                return Err(Error::corruption("a dense partition has trailing bytes"));
+                let surplus = self.block.len().saturating_sub(self.at);
+                let why =
+                    format!("a block of the key list (dense keys) has {surplus} surplus bytes at its end");
+                return Err(Error::corruption(why));
             }
             return Ok(false);
         }
@@ -134,7 +138,10 @@ impl DenseCursor {
             Some(()) => Ok(true),
             None => {
                 self.rows_left = 0;
-                Err(Error::corruption("a malformed row of a dense partition"))
+                Err(Error::corruption(
+                    "an entry of the key list (dense keys) is cut off, or has a length or sequence over \
+                     its limit",
+                ))
             }
         }
     }

@@ -38,7 +38,7 @@ pub fn dump_vsst(vsst: &Arc<Vsst>, options: DumpOptions, out: &mut dyn Write) ->
 }
 
 fn refused(_: fmt::Error) -> Error {
-    Error::new(ErrorKind::Io, "the listing could not be written")
+    Error::new(ErrorKind::Io, "the listing of the value file (vSST) cannot be written to its output")
 }
 
 fn head(vsst: &Vsst, out: &mut dyn Write) -> fmt::Result {
@@ -72,7 +72,7 @@ fn list(vsst: &Vsst, at: &Node, levels: u8, end: &mut u64, out: &mut dyn Write) 
     for row in 0..at.rows() {
         let handle = at.handle(row);
         if levels == 0 && handle.offset < *end {
-            let e = Error::corruption("the directory points back to an earlier frame");
+            let e = Error::corruption("the index tree (directory) points back to an earlier index block");
             return Err(vsst.file.locate(e, handle.offset));
         }
         let mut user = Vec::new();

@@ -197,7 +197,9 @@ impl Group<'_> {
     pub(crate) fn offset(&self, ordinal: usize) -> Result<u64> {
         let distance = self.offsets.get(ordinal);
         let offset = distance.and_then(|d| self.first_offset.checked_add(d));
-        offset.ok_or_else(|| Error::corruption("an index frame lacks the offset of a record"))
+        offset.ok_or_else(|| {
+            Error::corruption("an index block of the value file (vSST) lacks the offset of a record")
+        })
     }
 }
 
@@ -211,7 +213,11 @@ pub(crate) struct IndexFrame<'a> {
 
 impl<'a> IndexFrame<'a> {
     pub(crate) fn parse(payload: &'a [u8]) -> Result<Self> {
-        let malformed = || Error::corruption("a malformed index frame");
+        let malformed = || {
+            Error::corruption(
+                "an index block of the value file (vSST) has no entries, or they begin past its end",
+            )
+        };
         let (body, start) = payload.split_last_chunk::<4>().ok_or_else(malformed)?;
         let start = u32::from_le_bytes(*start) as usize;
         let shape = IndexShape::parse(body, start)?;
@@ -230,11 +236,14 @@ impl<'a> IndexFrame<'a> {
         let start = self.shape.column(self.body, 0, row) as usize;
         let first_offset = self.shape.column(self.body, 1, row);
         let bytes = self.body.get(start..self.start);
-        let bytes = bytes.ok_or_else(|| Error::corruption("a group is outside its index frame"))?;
+        let bytes =
+            bytes.ok_or_else(|| Error::corruption("a key group begins past the end of its index block"))?;
         let block = critbit::Block::parse(bytes)?;
         let offsets = Offsets::parse(bytes.get(block.encoded_len()..).unwrap_or_default())?;
         if offsets.len() != block.len() {
-            return Err(Error::corruption("a crit-bit block has the wrong number of offsets"));
+            let (keys, offsets) = (block.len(), offsets.len());
+            let why = format!("a key group of an index block has {offsets} record offsets for {keys} keys");
+            return Err(Error::corruption(why));
         }
         Ok(Group { block, offsets, first_offset })
     }
@@ -263,7 +272,9 @@ impl Node {
     fn parse(block: Block, start: usize) -> Result<Node> {
         let shape = IndexShape::parse(&block, start)?;
         if shape.rows() == 0 {
-            return Err(Error::corruption("a node of the directory is empty"));
+            return Err(Error::corruption(
+                "a node of the index tree (directory) of the value file (vSST) is empty",
+            ));
         }
         Ok(Node { block, shape })
     }
@@ -302,7 +313,8 @@ impl Directory {
         let levels = Reader::new(&block).u8()?;
         if levels > LEVELS_MAX {
             return Err(Error::corruption(format!(
-                "the directory has {levels} levels, which is out of range"
+                "the index tree (directory) of the value file (vSST) has {levels} levels, over the limit \
+                 of {LEVELS_MAX}"
             )));
         }
         Ok(Directory { root: Node::parse(block, 1)?, levels })

@@ -137,7 +137,10 @@ impl VsstKeys {
         self.cursor.load(block).map_err(here)?;
         let is_torn = std::mem::take(&mut self.is_torn);
         if self.cursor.next_offset_units() != expected && !is_torn && !self.vsst.properties.segment {
-            return Err(here(Error::corruption("a dense partition does not continue the one before it")));
+            return Err(here(Error::corruption(
+                "a block of the key list (dense keys) does not begin with the record after the block \
+                 before it",
+            )));
         }
         self.partition += 1;
         Ok(())
@@ -150,14 +153,18 @@ impl VsstKeys {
         let len = self.cursor.row.units.saturating_mul(u64::from(self.vsst.alignment()));
         if len > RECORD_LEN_MAX as u64 {
             return Err(here(Error::corruption(format!(
-                "the length of a record is out of range: {len} bytes"
+                "the key list (dense keys) has a record of {len} bytes, over the limit of {RECORD_LEN_MAX} \
+                 bytes"
             ))));
         }
         let end = self.cursor.next_offset_units().checked_mul(u64::from(self.vsst.alignment()));
         if end.is_some_and(|end| end <= self.vsst.properties.record_bytes) {
             return Ok(());
         }
-        Err(here(Error::corruption("the record of a dense key is after the last record")))
+        Err(here(Error::corruption(format!(
+            "the key list (dense keys) leads past the end of the last record, at byte {}",
+            self.vsst.properties.record_bytes
+        ))))
     }
 
     fn handle(&self, partition: usize) -> BlockHandle {

@@ -91,7 +91,9 @@ impl VsstProperties {
                     while !field.is_empty() {
                         let step = field.varint()?;
                         let next = last.checked_add(step);
-                        last = next.ok_or_else(|| Error::corruption("the BlobIds do not ascend"))?;
+                        last = next.ok_or_else(|| {
+                            Error::corruption("the number of a replaced value file (BlobId) is over 64 bits")
+                        })?;
                         p.took_over.push(last);
                     }
                 }
@@ -117,7 +119,14 @@ impl VsstProperties {
             && self.record_bytes.is_multiple_of(alignment)
             && self.record_bytes / alignment >= self.entries
             && self.min_seq <= self.max_seq;
-        if sound { Ok(()) } else { Err(Error::corruption("the properties contradict themselves")) }
+        if sound {
+            return Ok(());
+        }
+        Err(Error::corruption(format!(
+            "the properties contradict each other: {} records in {} bytes, alignment {alignment} bytes, \
+             sequences {} to {}",
+            self.entries, self.record_bytes, self.min_seq, self.max_seq
+        )))
     }
 }
 

@@ -91,13 +91,16 @@ impl Vsst {
             let mut all = sections.iter().filter(|s| s.tag == tag);
             let only = all.next().filter(|_| all.next().is_none()).map(|s| s.handle);
             only.ok_or_else(|| {
-                at(tail.meta.offset)(Error::corruption("the vSST lacks a part, or has one twice"))
+                at(tail.meta.offset)(Error::corruption(format!(
+                    "the meta index of the value file (vSST) lacks section {tag}, or has it twice"
+                )))
             })
         };
         let handle = one(sections::PROPERTIES)?;
         let properties = VsstProperties::decode(&tail.read(handle, source)?).map_err(at(handle.offset))?;
         if properties.identity.uid != uid || properties.record_bytes > tail.file.frames_end {
-            return Err(at(handle.offset)(Error::corruption("the properties belong to another file")).into());
+            let why = "the properties of the value file (vSST) have the id or the length of another file";
+            return Err(at(handle.offset)(Error::corruption(why)).into());
         }
         frame::check_codecs(properties.codecs).map_err(at(handle.offset))?;
         for codec in [Compression::Lz4, Compression::Zstd] {
@@ -158,8 +161,10 @@ impl Vsst {
         let offset = units.checked_mul(u64::from(self.properties.alignment));
         let offset = offset.filter(|&o| o < self.properties.record_bytes);
         let offset = offset.ok_or_else(|| {
-            let why =
-                "the index leads behind the last record: restore the file from a checkpoint or backup, or run `lava repair`";
+            let end = self.properties.record_bytes;
+            let why = format!(
+                "the index of the value file (vSST) leads past the end of the last record, at byte {end}"
+            );
             self.file.locate(Error::corruption(why), self.directory_offset())
         })?;
         Ok(offset)
@@ -213,7 +218,9 @@ impl Vsst {
         let parsed = record::verify(bytes, self.file.uid, offset).and_then(|()| {
             let shape = record::parse(bytes)?;
             if !wanted.matches(&shape, bytes) {
-                return Err(Error::corruption("the record is of another key"));
+                return Err(Error::corruption(
+                    "the record has another key or sequence than the reference that leads to it",
+                ));
             }
             if shape.codec == Compression::None {
                 return Ok((shape.value, None));
@@ -240,7 +247,11 @@ impl Vsst {
         let len = wanted.reference.stored_len;
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.properties.record_bytes);
         if !fits || len > RECORD_LEN_MAX as u64 {
-            let why = format!("a record of {len} bytes does not fit at this offset");
+            let end = self.properties.record_bytes;
+            let why = format!(
+                "a reference leads to a record of {len} bytes, but records have at most {RECORD_LEN_MAX} \
+                 bytes and end at byte {end}"
+            );
             return Err(self.file.locate(Error::corruption(why), offset).into());
         }
         let block = self.file.bytes(BlockHandle { offset, len }, BlockKind::Record, source)?;
@@ -258,13 +269,12 @@ impl Vsst {
         source: &mut S,
     ) -> Result<BlockSlice, S::Stop> {
         source.counters().vsst_dense_searches += 1;
-        let advice = "restore the file from a checkpoint or backup, or run `lava repair`";
         let found = self.dense_index.find(&self.file, wanted.user_key, wanted.seq, source);
-        let looking = |e: Error| e.context(format!("looking for a record in the dense keys ({advice})"));
+        let looking = |e: Error| e.context("looking for a record in the key list (dense keys)");
         let found = found.map_err(|stop| stop.map(looking))?;
         let Some(DenseRecord { offset: place, raw_len, stored_len }) = found else {
             let why = format!(
-                "a reference leads to this vSST, but the vSST does not hold its key (sequence {}): {advice}",
+                "a key table refers to this value file (vSST), but the file lacks its key with sequence {}",
                 wanted.seq
             );
             return Err(self.file.locate(Error::new(ErrorKind::Corruption, why), offset).into());
@@ -272,13 +282,13 @@ impl Vsst {
         let Reference { raw_len: raw, stored_len: stored, .. } = *wanted.reference;
         if (raw_len, stored_len) != (raw, stored) {
             let why = format!(
-                "a reference says that its record has {stored} bytes and its value {raw}, the vSST says \
-                 {stored_len} and {raw_len}: {advice}"
+                "a key table refers to a record of {stored} bytes with a value of {raw} bytes, but the \
+                 value file (vSST) has {stored_len} and {raw_len} bytes"
             );
             return Err(self.file.locate(Error::corruption(why), place).into());
         }
         if place == offset {
-            return Err(e.context(format!("a record is damaged ({advice})")).into());
+            return Err(e.context("a value record is damaged").into());
         }
         self.read_value(place, wanted, source)
     }

@@ -80,7 +80,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
     let mut reader = Reader::new(bytes);
     let codec = reader.u8()?;
     let codec = Compression::from_u8(codec).ok_or_else(|| {
-        let why = format!("a record has the unknown kind {codec}: use a newer release");
+        let why = format!("a value record has the unknown compression codec {codec}: use a newer release");
         Error::new(ErrorKind::Unsupported, why)
     })?;
     let key_len = reader.length(limits::KEY_LEN_MAX)?;
@@ -97,7 +97,8 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
     };
     if raw_len > limits::VALUE_LEN_MAX as u64 {
         return Err(Error::corruption(format!(
-            "a record has a value of {raw_len} bytes, which is out of range"
+            "a value record has a value of {raw_len} bytes, over the limit of {} bytes",
+            limits::VALUE_LEN_MAX
         )));
     }
     Ok(Shape {
@@ -117,7 +118,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
         Some(padding) if padding.len() < ALIGNMENT_MAX as usize && padding.iter().all(|&b| b == 0) => {
             Ok(shape)
         }
-        _ => Err(Error::corruption("the record does not fill its place")),
+        _ => Err(Error::corruption(
+            "a value record is not filled up with zero bytes between its value and its checksum",
+        )),
     }
 }
 
@@ -125,7 +128,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
 pub(crate) fn verify(bytes: &[u8], uid: Uid, offset: u64) -> Result<()> {
     match bytes.split_last_chunk::<SUM_LEN>() {
         Some((body, sum)) => checksum::verify(body, uid, offset, u32::from_le_bytes(*sum)),
-        None => Err(Error::corruption("the record is shorter than its checksum").at_offset(offset)),
+        None => {
+            let why = format!("a value record has {} bytes, but its checksum has {SUM_LEN}", bytes.len());
+            Err(Error::corruption(why).at_offset(offset))
+        }
     }
 }
 
@@ -148,7 +154,9 @@ pub fn read_loose(file: &dyn ReadFile, uid: Uid, offset: u64, stored_len: u64) -
     let here = |e: Error| e.at_offset(offset).at_file(file.path());
     let end = offset.checked_add(stored_len).filter(|_| stored_len <= RECORD_LEN_MAX as u64);
     if end.is_none_or(|end| file.readable_len().is_ok_and(|len| len < end)) {
-        return Err(here(Error::corruption(format!("a record of {stored_len} bytes is outside the file"))));
+        let why =
+            format!("a value record of {stored_len} bytes is too long, or ends past the end of the file");
+        return Err(here(Error::corruption(why)));
     }
     let mut bytes = vec![0; stored_len as usize];
     file.read_at(&mut bytes, offset).map_err(here)?;

@@ -168,7 +168,7 @@ impl VsstCheck {
     /// Checks records whose keys are unreadable.
     fn without_keys(&mut self, start: u64, end: u64, sound: &mut Sound) {
         let (file, met, mut at) = (&self.vsst.file, &mut self.met, start);
-        let damaged = |at: u64| file.locate(Error::corruption("a record is damaged"), at);
+        let damaged = |at: u64| file.locate(Error::corruption("a value record is damaged"), at);
         each_record(&*file.file, file.uid, start..end, &mut |record| {
             if record.offset != at {
                 met.sound::<()>(Err(damaged(at)));
@@ -191,13 +191,17 @@ impl VsstCheck {
         if vsst.properties.segment {
             self.arrived.add(&entry);
         } else if entry.offset != self.counted.record_bytes {
-            is_sound &= met.sound::<()>(bad("the records leave a gap")).is_some();
+            is_sound &= met
+                .sound::<()>(bad("a value record does not begin at the end of the one before it"))
+                .is_some();
             self.counted.record_bytes = entry.offset;
         }
         if let Some((user, trailer_before)) = &self.last
             && !before(user, *trailer_before, entry.user_key, trailer(entry.seq))
         {
-            is_sound &= met.sound::<()>(bad("the keys do not ascend")).is_some();
+            is_sound &= met
+                .sound::<()>(bad("the keys of the value file (vSST) are not in ascending order"))
+                .is_some();
         }
         self.walk.follow(vsst, &entry, met);
         met.sound(vsst.check_partition(keys, &entry));
@@ -258,7 +262,9 @@ impl Vsst {
         if sound {
             return Ok(());
         }
-        let e = Error::corruption("a dense key is outside its partition's separators");
+        let e = Error::corruption(
+            "a key of the key list (dense keys) is outside the range that its index gives for the block",
+        );
         Err(self.dense_index.locate(&self.file, e))
     }
 
@@ -297,7 +303,10 @@ impl Vsst {
         if *stated == counted {
             return Ok(());
         }
-        let why = format!("the properties do not match the vSST: stated {stated:?}, counted {counted:?}");
+        let why = format!(
+            "the properties do not match the records of the value file (vSST): stated {stated:?}, counted \
+             {counted:?}"
+        );
         Err(self.file.locate(Error::corruption(why), self.meta.offset))
     }
 }
@@ -326,13 +335,18 @@ impl Records {
         record::verify(bytes, vsst.file.uid, entry.offset).map_err(here)?;
         let shape = record::parse(bytes).map_err(here)?;
         if vsst.properties.codecs >> shape.codec as u8 & 1 == 0 {
-            return Err(here(Error::corruption("the properties lack the codec of a record")));
+            return Err(here(Error::corruption(
+                "a value record has a compression codec that the properties of the file do not list",
+            )));
         }
         let same = shape.seq == entry.seq
             && shape.raw_len == entry.raw_len
             && bytes.get(shape.key) == Some(entry.user_key);
         if !same {
-            return Err(here(Error::corruption("the record does not match its dense key")));
+            return Err(here(Error::corruption(
+                "a value record has another key, sequence or length than its entry in the key list (dense \
+                 keys)",
+            )));
         }
         if shape.codec != base::Compression::None {
             let value = bytes.get(shape.value).unwrap_or_default();
@@ -380,7 +394,7 @@ impl Arrived {
             if *offset != end {
                 return Err(vsst
                     .file
-                    .locate(Error::corruption("the records leave a gap or overlap"), *offset));
+                    .locate(Error::corruption("the value records leave a gap or overlap"), *offset));
             }
             end = offset.saturating_add(*len);
         }
@@ -406,7 +420,7 @@ impl Frames {
             if levels == 0 {
                 // This ends a directory that leads in circles.
                 if self.frames.last().is_some_and(|(last, ..)| last.end() > handle.offset) {
-                    met.sound::<()>(bad("the directory points back to an earlier frame"));
+                    met.sound::<()>(bad("the index tree (directory) points back to an earlier index block"));
                     return false;
                 }
                 self.frames.push((handle, user, trailer));
@@ -421,7 +435,10 @@ impl Frames {
             is_whole &= self.descend(vsst, &below, levels - 1, met);
             let mut last = Vec::new();
             if below.separator(below.rows() - 1, &mut last) != trailer || last != user {
-                is_whole &= met.sound::<()>(bad("a node does not end at its separator")).is_some();
+                is_whole &= met
+                    .sound::<()>(bad("a node of the index tree (directory) ends at another key \
+                                                 than its parent gives for it"))
+                    .is_some();
             }
         }
         is_whole
@@ -500,7 +517,7 @@ impl IndexWalk {
     /// Checks that the next key of the index is this one, and leads to its record.
     fn check(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>) -> Result<()> {
         let Some((handle, end_user, end_trailer)) = self.frames.frames.get(self.frame) else {
-            let e = Error::corruption("the index ends before the last key");
+            let e = Error::corruption("the index of the value file (vSST) ends before the last key");
             return Err(vsst.file.locate(e, entry.offset));
         };
         let here = |e| vsst.file.locate(e, handle.offset);
@@ -518,22 +535,26 @@ impl IndexWalk {
         let agrees = group.block.find(entry.user_key, entry.seq) == self.ordinal
             && place.checked_mul(u64::from(vsst.alignment())) == Some(entry.offset);
         if !agrees {
-            return Err(bad("the index has no record for a key"));
+            return Err(bad(
+                "the index of the value file (vSST) leads from a key to another record, or to none",
+            ));
         }
         if self.frame + self.row + self.ordinal > 0
             && !before(&self.separator.0, self.separator.1, entry.user_key, trailer(entry.seq))
         {
-            return Err(bad("a key is before the separator of its group"));
+            return Err(bad("a key is before the range that the index gives for its key group"));
         }
         let mut user = Vec::new();
         let end = index.separator(self.row, &mut user);
         if before(&user, end, entry.user_key, trailer(entry.seq)) {
-            return Err(bad("a key is after the separator of its group"));
+            return Err(bad("a key is after the range that the index gives for its key group"));
         }
         self.ordinal += 1;
         let last_row = self.row + 1 == index.shape.rows();
         if last_row && (&user, end) != (end_user, *end_trailer) {
-            return Err(bad("an index frame does not end at its separator"));
+            return Err(bad(
+                "an index block ends at another key than the index tree (directory) gives for it",
+            ));
         }
         self.payload = Some(payload.clone());
         if self.ordinal == group.block.len() {
@@ -551,7 +572,7 @@ impl IndexWalk {
         if self.frame == self.frames.frames.len() && last.is_some() {
             return Ok(());
         }
-        let e = Error::corruption("the index has more keys than the vSST has records");
+        let e = Error::corruption("the index has more keys than the value file (vSST) has records");
         Err(vsst.file.locate(e, vsst.meta.offset))
     }
 }

@@ -82,7 +82,7 @@ fn a_gap_between_arrival_order_values_is_refused() {
     let bytes = vsst::take(&shared);
     let text = listing(&vsst::open(bytes.clone(), &Arc::new(Cache::new(0))).unwrap());
     let told = told(&bytes, &blocks(&text), CHANGES, verify_vsst);
-    assert!(told.contains("the records leave a gap"), "{told:#?}");
+    assert!(told.contains("a value record does not begin at the end of the one before it"), "{told:#?}");
 }
 
 /// Versions of a few long keys, so that index blocks end inside a key, and two of their separators
@@ -115,7 +115,10 @@ fn wrong_separators_of_a_two_level_directory_are_refused() {
             told.insert(e.message().to_owned());
         }
     }
-    for expected in ["a node does not end at its separator", "an index frame does not end at its separator"] {
+    for expected in [
+        "a node of the index tree (directory) ends at another key than its parent gives for it",
+        "an index block ends at another key than the index tree (directory) gives for it",
+    ] {
         assert!(told.contains(expected), "{expected}: {told:#?}");
     }
 }
@@ -137,7 +140,7 @@ fn a_segment_header_shorter_than_its_checksum_is_refused() {
     let moved = u64::from(footer.header_len) - 3;
     let lying = Footer { header_len: 3, raw_len: footer.raw_len + moved, ..footer };
     let e = SegmentReader::open(MemRead::new([body, &lying.encode()].concat()), 7, uid()).unwrap_err();
-    assert!(e.is_corruption() && e.message() == "the header is shorter than its checksum", "{e}");
+    assert!(e.is_corruption() && e.message() == "the header has 3 bytes, but its checksum has 4", "{e}");
 }
 
 /// A dependency list that does not match the references of the table is rejected on reading it.
@@ -154,5 +157,5 @@ fn a_name_list_of_another_table_is_refused() {
         table.dependencies(&mut ReadCounters::default()).map(|all| all.len() as u64)
     };
     let told = told(&bytes, &blocks(&properties), CHANGES, asked);
-    assert!(told.contains("the list of referenced files is not the list of the table"), "{told:#?}");
+    assert!(told.iter().any(|told| told.starts_with("the properties list ")), "{told:#?}");
 }

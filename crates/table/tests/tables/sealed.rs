@@ -132,7 +132,10 @@ fn every_resealed_table_byte_is_refused_or_correct() {
             }
         }
     }
-    met.expect(&["a block repeats earlier keys", "the top index has the wrong number of partitions"]);
+    met.expect(&[
+        "the first key of a data block is not after the last key of the block before it",
+        "the top index of the key table (kSST) has no partitions",
+    ]);
 }
 
 fn values(count: u64) -> Values {
@@ -180,7 +183,10 @@ fn every_resealed_vsst_byte_is_refused_or_correct() {
             }
         }
     }
-    met.expect(&["a malformed index frame", "an index frame lacks the offset of a record"]);
+    met.expect(&[
+        "an index block of the value file (vSST) has no entries, or they begin past its end",
+        "an index block of the value file (vSST) lacks the offset of a record",
+    ]);
 }
 
 /// Records have their own checksums.
@@ -216,9 +222,9 @@ fn every_resealed_record_byte_is_refused_or_correct() {
         offset += len;
     }
     met.expect(&[
-        "the record does not match its dense key",
-        "the properties lack the codec of a record",
-        "a record is damaged",
+        "a value record has another key, sequence or length than its entry in the key list (dense keys)",
+        "a value record has a compression codec that the properties of the file do not list",
+        "a value record is damaged",
     ]);
 }
 
@@ -231,23 +237,32 @@ fn invalid_file_contents_are_refused() {
     let tombstone = |end: Vec<u8>, seq| RangeTombstone { start: b"a".to_vec(), end, seq };
     let e = b.add_range_tombstone(&tombstone(long, 1)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::TooLarge);
-    assert!(e.message().ends_with("a key of a range tombstone is too long: shorten it"), "{e}");
+    assert!(
+        e.message().ends_with("a key of a range deletion has 65537 bytes, over the limit of 65536 bytes"),
+        "{e}"
+    );
     let e = b.add_range_tombstone(&tombstone(b"b".to_vec(), MAX_SEQ + 1)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert!(e.message().ends_with("a sequence over 56 bits"), "{e}");
+    assert!(e.message().ends_with("of a range deletion is over 56 bits"), "{e}");
     let options = VsstOptions { compression: Compression::None, alignment: 8 };
     let b = VsstBuilder::new(file(), Path::new(PATH), identity(), &options, None);
     assert!(
         b.finish(vec![])
             .unwrap_err()
             .message()
-            .ends_with("the vSST has no records: add one before finishing")
+            .ends_with("the value file (vSST) has no records: add one before finishing")
     );
     // Files that are too short for a footer.
     for len in [0, 63] {
         let e = table::footer::uid_of(&*MemRead::new(vec![0; len])).unwrap_err();
-        assert_eq!(e.message(), format!("no table: {len} bytes"));
+        assert_eq!(
+            e.message(),
+            format!("the file has {len} bytes, fewer than a footer of 64 bytes: it was cut off")
+        );
         let e = table::SegmentReader::open_as_it_is(MemRead::new(vec![0; len]), uid()).err().unwrap();
-        assert_eq!(e.message(), "no value segment");
+        assert_eq!(
+            e.message(),
+            format!("the file has {len} bytes, fewer than the footer of a value segment (64 bytes)")
+        );
     }
 }

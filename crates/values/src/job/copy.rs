@@ -330,7 +330,7 @@ impl Batch {
 #[cold]
 fn stranger(input: &Vsst, window: &Window, entry: &Entry) -> Error {
     let key = window.user_key(entry).escape_ascii();
-    Error::corruption(format!("the record of key \"{key}\" has another key: run 'lava verify'"))
+    Error::corruption(format!("the value record found for key \"{key}\" has another key or sequence"))
         .at_file(input.file().path())
         .at_offset(entry.offset)
 }

@@ -337,7 +337,7 @@ fn judge(
 #[cold]
 fn disagreement(context: &LookupContext<'_>, window: &Window, entry: &Entry, reference: &Reference) -> Error {
     let why = format!(
-        "the record of key \"{}\" has {} bytes, but a table references {}: run 'lava verify'",
+        "the value record of key \"{}\" has {} bytes, but a key table refers to {} bytes",
         window.user_key(entry).escape_ascii(),
         entry.stored_len,
         reference.stored_len

@@ -69,7 +69,7 @@ impl Window {
         if let Some(last) = self.entries.last() {
             let order = self.user_key(last).cmp(key.user_key).then(key.seq.cmp(&last.seq));
             if order.is_gt() {
-                return Err(Error::corruption("the keys of a vSST are not in order"));
+                return Err(Error::corruption("the keys of a value file (vSST) are not in ascending order"));
             }
         }
         let entry = Entry {

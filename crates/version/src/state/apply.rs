@@ -72,7 +72,8 @@ impl Draft<'_, '_> {
                 let version = &mut self.family(*family)?.version;
                 if *seq < version.log_floor || *seq > base::MAX_SEQ {
                     return refuse(format!(
-                        "log floor {seq} of family {family} is below {}",
+                        "log floor (first sequence in the log) {seq} of family {family} is below {}, or \
+                         over 56 bits",
                         version.log_floor
                     ));
                 }
@@ -99,7 +100,9 @@ impl Draft<'_, '_> {
                 draft.touch_alias(*blob_id);
                 match draft.version.aliases.remove(blob_id) {
                     Some(_) => Ok(()),
-                    None => refuse(format!("there is no alias {blob_id} in family {family}")),
+                    None => refuse(format!(
+                        "family {family} has no successors for the replaced value file {blob_id}"
+                    )),
                 }
             }
             Record::References { family, changes } => {
@@ -125,7 +128,8 @@ impl Draft<'_, '_> {
     fn add_file(&mut self, family: FamilyId, level: u32, meta: &FileMeta) -> Result<()> {
         meta.validate()?;
         if level as usize >= LEVELS_MAX {
-            return refuse(format!("table {} at level {level}, which does not exist", meta.number));
+            let last = LEVELS_MAX - 1;
+            return refuse(format!("table {} at level {level}, but the last level is {last}", meta.number));
         }
         let table = Arc::new(meta.clone());
         self.family(family)?.add_file(level as usize, table.clone())?;
@@ -150,10 +154,17 @@ impl Draft<'_, '_> {
 
     fn create_family(&mut self, id: FamilyId, name: &str, options: &[u8]) -> Result<()> {
         if id < self.state.next_family || id == FamilyId::MAX {
-            return refuse(format!("family id {id} has been used, or cannot be"));
+            let next = self.state.next_family;
+            return refuse(format!(
+                "family id {id} was used before, or is over the limit: the next is {next}"
+            ));
         }
         if name.len() > FAMILY_NAME_LEN_MAX || self.state.families.len() >= FAMILIES_MAX {
-            return refuse("the name of a column family is too long, or there are too many families");
+            return refuse(format!(
+                "the name of a column family has {} bytes (at most {FAMILY_NAME_LEN_MAX}), or there are \
+                 {FAMILIES_MAX} families",
+                name.len()
+            ));
         }
         let is_named = |id: &FamilyId| match self.families.get(id) {
             Some(draft) => draft.family.name == name,
@@ -190,7 +201,10 @@ impl Draft<'_, '_> {
         meta.validate()?;
         let draft = self.family(family)?;
         if draft.version.aliases.contains_key(&meta.number) {
-            return refuse(format!("vSST {} has the number of an alias", meta.number));
+            return refuse(format!(
+                "value file (vSST) {} has the number of a replaced value file",
+                meta.number
+            ));
         }
         draft.version.vssts.insert(meta.number, Arc::new(meta.clone()));
         self.occupy(meta.number, FileOwner::Vsst { family }, None)?;
@@ -200,7 +214,7 @@ impl Draft<'_, '_> {
     fn remove_vsst(&mut self, family: FamilyId, number: u64) -> Result<Arc<VsstMeta>> {
         let draft = self.family(family)?;
         let Some(meta) = draft.version.vssts.remove(&number) else {
-            return refuse(format!("there is no vSST {number} in family {family}"));
+            return refuse(format!("there is no value file (vSST) {number} in family {family}"));
         };
         draft.touch_alias(number);
         meta.blob_ids.iter().for_each(|&id| draft.touch_alias(id));
@@ -211,7 +225,7 @@ impl Draft<'_, '_> {
     fn replace_vsst(&mut self, family: FamilyId, inputs: &[u64], outputs: &[VsstMeta]) -> Result<()> {
         let in_order = |a: &VsstMeta, b: &VsstMeta| key::compare(&a.largest, &b.smallest).is_lt();
         if !outputs.is_sorted_by(in_order) {
-            return refuse("the vSSTs that take over are not in key order");
+            return refuse("the new value files (vSSTs) of a replacement are not in key order");
         }
         let version = &self.family(family)?.version;
         let names: BTreeSet<BlobId> = inputs.iter().flat_map(|&n| version.names_of(n)).collect();
@@ -332,7 +346,7 @@ impl FamilyDraft {
     fn add_file(&mut self, level: usize, file: Arc<FileMeta>) -> Result<()> {
         let number = file.number;
         if self.removed.get(&number).is_some_and(|(_, old)| old.uid != file.uid) {
-            return refuse(format!("table {number} would come back as another file"));
+            return refuse(format!("table {number} is removed and added again with another file id"));
         }
         self.added.push((level, file));
         Ok(())
@@ -382,7 +396,9 @@ impl FamilyDraft {
                 let uses = |f: &Arc<FileMeta>| f.uses.may_have(name);
                 let table = self.added.iter().find(|(_, f)| uses(f));
                 let number = table.map_or(0, |(_, f)| f.number);
-                return refuse(format!("table {number} references too much"));
+                return refuse(format!(
+                    "the references of table {number} overflow or undercut the sums of a value file"
+                ));
             };
             let is_used = totals != ReferenceTotals::default();
             names.extend(is_used.then_some(name));
@@ -399,7 +415,7 @@ impl FamilyDraft {
         if of_tables == *of_names {
             return Ok(());
         }
-        refuse("the sums of references under names change by something else than those of the tables")
+        refuse("the sums of references to value files change by other amounts than those of the tables")
     }
 
     fn finish(mut self) -> Result<FamilyState> {
@@ -409,7 +425,9 @@ impl FamilyDraft {
         }
         for &id in self.names_changed.iter().chain(&self.names_touched) {
             if self.version.references.contains_key(&id) && !self.version.resolves(id) {
-                return refuse(format!("a table depends on blob {id}, which leads to no vSST"));
+                return refuse(format!(
+                    "a table depends on value file {id}, which is gone without a successor"
+                ));
             }
         }
         for id in self.aliases_touched {
@@ -472,12 +490,16 @@ pub(super) fn check_alias(version: &Version, id: BlobId) -> Result<()> {
         |t: &AliasTarget| version.vssts.get(&t.file).is_some_and(|v| v.blob_ids.binary_search(&id).is_ok());
     let ascending = targets.windows(2).all(|w| key::compare(&w[0].first_key, &w[1].first_key).is_lt());
     if version.vssts.contains_key(&id) {
-        refuse(format!("alias {id} has the number of a vSST"))
+        refuse(format!("value file (vSST) {id} is listed both as present and as replaced"))
     } else if !targets.first().is_some_and(|t| t.first_key.is_empty()) || !ascending {
-        refuse(format!("the targets of alias {id} do not begin before every key and ascend"))
+        refuse(format!(
+            "the successors of the replaced value file {id} do not cover all keys in ascending order"
+        ))
     } else if let Some(target) = targets.iter().find(|t| !knows(t)) {
         let file = target.file;
-        refuse(format!("alias {id} leads to vSST {file}, which is gone or does not list it as taken over"))
+        refuse(format!(
+            "the replaced value file {id} leads to value file {file}, which is gone or does not list it"
+        ))
     } else {
         Ok(())
     }

@@ -324,16 +324,16 @@ fn reference_sums_of_an_edit_must_match_its_tables() {
     third.verify().unwrap();
     assert_eq!([tables_of(&third, 20), tables_of(&third, 21)], [Some(2), None]);
     assert_eq!(third.family(0).unwrap().version.unreferenced(), (vec![], vec![21]));
-    let wrong = "the sums of references under names change by something else than those of the tables";
+    let wrong = "the sums of references to value files change by other amounts than those of the tables";
     let cases: Vec<(&str, Vec<Record>)> = vec![
         (wrong, vec![add(0, user(50, 30, &[20]))]),
         (wrong, vec![add(0, user(50, 30, &[20])), told(vec![change(20, 2)])]),
         (wrong, vec![remove(0, 12)]),
         (wrong, vec![told(vec![change(20, 1)])]),
-        ("references too much", vec![remove(0, 12), told(vec![change(21, -1)])]),
-        ("depends on blob 77", vec![add(0, user(50, 30, &[77])), told(vec![change(77, 1)])]),
+        ("overflow or undercut", vec![remove(0, 12), told(vec![change(21, -1)])]),
+        ("depends on value file 77", vec![add(0, user(50, 30, &[77])), told(vec![change(77, 1)])]),
         (
-            "its sums of references cannot be",
+            "its sums of references to value files contradict each other",
             vec![add(
                 0,
                 FileMeta {
@@ -357,9 +357,8 @@ fn reference_sums_of_an_edit_must_match_its_tables() {
     version.references.insert(21, ReferenceTotals { tables: 1, ..ReferenceTotals::default() });
     family.version = Arc::new(version);
     meddled.families.insert(0, Arc::new(family));
-    assert!(
-        meddled.verify().unwrap_err().message().contains("sums of references are not those of the tables")
-    );
+    let e = meddled.verify().unwrap_err();
+    assert!(e.message().contains("sums of references to value files are not those of the tables"), "{e}");
 }
 
 #[test]

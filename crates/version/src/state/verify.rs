@@ -21,7 +21,10 @@ pub(super) fn verify(state: &KvState) -> Result<()> {
     for (id, family) in state.families.iter() {
         let version = &family.version;
         if id != family.id || id != version.family || id >= state.next_family || !names.insert(&family.name) {
-            return fault(format!("column family {id} is out of place"));
+            let next = state.next_family;
+            return fault(format!(
+                "column family {id} has another id, a taken name, or an id not below {next}"
+            ));
         }
         for (level, files) in version.levels.iter().enumerate() {
             for file in files {
@@ -32,25 +35,25 @@ pub(super) fn verify(state: &KvState) -> Result<()> {
         for (number, meta) in version.vssts.iter() {
             meta.validate().map_err(damaged)?;
             if number != meta.number {
-                return fault(format!("vSST {} is listed as {number}", meta.number));
+                return fault(format!("value file (vSST) {} is listed as {number}", meta.number));
             }
             occupy(number, FileOwner::Vsst { family: id })?;
         }
         verify_version(version)?;
     }
     if state.directory != Directory::of(state.families.values()) {
-        return fault("names or log floors are not those of the families");
+        return fault("the directory of names and log floors does not match the families");
     }
     if state.files().eq(index.iter().map(|(number, place)| (number, *place))) {
         Ok(())
     } else {
-        fault("the index of files is not what the families hold")
+        fault("the index of file numbers does not match the files of the families")
     }
 }
 
 fn verify_version(version: &Version) -> Result<()> {
     if version.levels.len() != LEVELS_MAX {
-        return fault("a version does not have all levels");
+        return fault(format!("a family has {} levels instead of {LEVELS_MAX}", version.levels.len()));
     }
     for (level, files) in version.levels.iter().enumerate() {
         for pair in files.windows(2) {
@@ -80,8 +83,7 @@ fn verify_references(version: &Version) -> Result<()> {
         all_listed &= file.uses.list().is_some();
         for d in file.uses.list().unwrap_or_default() {
             if !version.resolves(d.blob_id) {
-                let why =
-                    format!("table {} depends on blob {}, which leads to no vSST", file.number, d.blob_id);
+                let why = format!("table {} depends on value file {}, which is gone", file.number, d.blob_id);
                 return fault(why);
             }
             listed.push((d.blob_id, SumChange::of(d, 1)));
@@ -90,7 +92,7 @@ fn verify_references(version: &Version) -> Result<()> {
     let mut of_names = SumChange::default();
     for (name, totals) in version.references.iter() {
         if !version.resolves(name) {
-            return fault(format!("tables depend on blob {name}, which leads to no vSST"));
+            return fault(format!("tables depend on value file {name}, which is gone without a successor"));
         }
         of_names = of_names.plus(&SumChange::of_totals(totals));
     }
@@ -101,7 +103,7 @@ fn verify_references(version: &Version) -> Result<()> {
         false => net.is_within(&stated(*name)),
     };
     if of_names != of_tables || !listed.iter().all(fits) {
-        return fault("the sums of references are not those of the tables");
+        return fault("the sums of references to value files are not those of the tables");
     }
     Ok(())
 }
@@ -111,5 +113,5 @@ fn ordered(a: &FileMeta, b: &FileMeta) -> bool {
 }
 
 fn fault<T>(why: impl std::fmt::Display) -> Result<T> {
-    Err(Error::corruption(format!("the manifest contradicts itself: {why}; run `lava repair`")))
+    Err(Error::corruption(format!("the manifest contradicts itself: {why}")))
 }

@@ -44,7 +44,11 @@ fn impossible_sums_are_detected() {
         UseSums { names: 0, ..good },
         UseSums { names: 0, references: 1, ..UseSums::default() },
     ] {
-        assert_eq!(bare(wrong).fault(), Some("its sums of references cannot be"), "{wrong:?}");
+        assert_eq!(
+            bare(wrong).fault(),
+            Some("its sums of references to value files contradict each other"),
+            "{wrong:?}"
+        );
     }
 }
 

@@ -214,11 +214,14 @@ fn a_truncated_or_spliced_group_is_named() {
     };
     assert!(told(group.filled).is_none());
     let e = told(file().len() + 1).unwrap();
-    assert!(e.is_corruption() && e.message().contains("ends before its byte"), "{e}");
+    assert!(e.is_corruption() && e.message().contains("ends before byte"), "{e}");
     assert_eq!(e.file(), Some(&*path));
     // The second page names another used length of the first.
     forge(&caller.sim, group.ltn, 1, |page| page[12] ^= 1);
     let e = told(group.filled).unwrap();
-    assert_eq!(e.message(), "a page of the log does not continue the one before it");
+    assert_eq!(
+        e.message(),
+        "a page of the log does not continue the page before it: pages were lost or exchanged"
+    );
     assert_eq!((e.file(), e.offset()), (Some(&*path), Some(PAGE as u64)));
 }

@@ -63,15 +63,16 @@ pub struct Loggers {
 }
 
 impl Loggers {
-    /// One write at a time: the default.
+    /// One write at a time: the default, and right for most devices.
     pub const ONE: Loggers = Loggers { writes_max: 1, threads_min: COMPANY_MAX + 1 };
-    /// Automatic: one write at a time while few writers wait.
+    /// Finds the number by repeated trials while the store is open, on a device that may gain from
+    /// several: one write at a time while few writers wait.
     pub const AUTO: Loggers = Loggers { writes_max: 0, threads_min: 4 };
 
-    /// Checks the range of the options.
+    /// Checks the range of the options, as an open does.
     ///
     /// # Errors
-    /// `InvalidArgument`.
+    /// `InvalidArgument`: `writes_max` is above 3.
     pub fn validate(self) -> Result<()> {
         if self.writes_max > FLIGHTS_MAX {
             let given = self.writes_max;
@@ -323,8 +324,7 @@ impl RoundInFlight<'_> {
 impl Drop for RoundInFlight<'_> {
     fn drop(&mut self) {
         if !self.landed {
-            let why =
-                Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log: reopen the store");
+            let why = Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log");
             self.commit.complete(self, Some(why), Took::default()).resolve();
         }
     }

@@ -65,15 +65,15 @@ impl Assembly {
         let mut batch = match (begins, fragment.batch, self.partial.take()) {
             (true, Some(batch), None) => {
                 let last_seq = batch.first_seq.checked_add(u64::from(batch.seq_span));
-                let last_seq = last_seq.ok_or_else(|| disorder("has sequences over 64 bits"))?;
+                let last_seq = last_seq.ok_or_else(|| disorder("has sequence numbers over 64 bits"))?;
                 let (tenant, first_seq, len) = (batch.tenant, batch.first_seq, batch.len as usize);
                 let place = page.in_page(fragment.pos + fragment.kind.header_len());
                 Partial { tenant, place, first_seq, last_seq, len, bytes: Vec::new() }
             }
             (false, None, Some(partial)) => partial,
             (false, None, None) if self.begins_inside => return Ok(None),
-            (true, ..) => return Err(disorder("begins inside another")),
-            (false, ..) => return Err(disorder("continues without a beginning")),
+            (true, ..) => return Err(disorder("begins inside another batch")),
+            (false, ..) => return Err(disorder("continues without its first part")),
         };
         self.begins_inside = false;
         let Partial { tenant, place, first_seq, last_seq, len, .. } = batch;
@@ -82,7 +82,7 @@ impl Assembly {
             return Err(disorder("differs in length from its header"));
         }
         if fragment.tenant != tenant {
-            return Err(disorder("continues as that of another tenant"));
+            return Err(disorder("has parts of different engines"));
         }
         if begins && ends {
             return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: None }));
@@ -98,7 +98,5 @@ impl Assembly {
 
 /// Returns an error for pages that are intact and contradict each other: a bug, or a forgery.
 pub(super) fn disorder(what: &str) -> Error {
-    Error::corruption(format!(
-        "a batch in the log {what}; restore from a checkpoint or backup, or run `lava repair`"
-    ))
+    Error::corruption(format!("a batch in the log {what}"))
 }

@@ -271,7 +271,7 @@ fn batches_whose_sequences_go_back_are_a_gap() {
     let (found, gaps) = read(&caller.sim.fork(0), Some(&manifest));
     assert_eq!(found.len(), kept);
     let [gap] = &gaps[..] else { panic!("{gaps:?}") };
-    assert_eq!(gap.error.message(), "a batch in the log repeats sequences of an earlier batch");
+    assert_eq!(gap.error.message(), "a batch in the log repeats sequence numbers of an earlier batch");
     assert!(gap.error.is_corruption() && gap.error.file().is_some() && gap.before_seq.is_none(), "{gap:?}");
 }
 

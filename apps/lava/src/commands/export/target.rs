@@ -101,7 +101,7 @@ impl Target {
         let what = || format!("cannot write {}", path.display());
         let found = std::fs::metadata(path).ok();
         if found.as_ref().is_some_and(|found| found.is_dir()) {
-            return output::usage(format!("{} is a directory", path.display()));
+            return output::usage(format!("{} is a directory: name a file", path.display()));
         }
         if found.as_ref().is_some_and(|found| !found.is_file()) {
             let file = std::fs::File::options().write(true).open(path).map_err(|e| about(what(), e))?;

@@ -206,7 +206,7 @@ fn after_a_failure_a_file_refuses_everything_and_says_why() {
     drop(watch);
     let e = file.append(b"x").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Poisoned);
-    assert!(e.message().contains("reopen the store: cannot sync a file"), "{e}");
+    assert!(e.message().contains("its contents are unknown: cannot sync a file"), "{e}");
 }
 
 /// Returns the nice value of a thread at background priority, its I/O priority and the lowest one,

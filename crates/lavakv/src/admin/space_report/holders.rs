@@ -21,7 +21,7 @@ use std::sync::Arc;
 use table::Retained;
 use wal::PriorGroup;
 
-/// Kind of a reader that holds space: a snapshot or an iterator.
+/// Tells whether a snapshot or an iterator holds space, since each is found elsewhere in a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HolderKind {
     /// A [`crate::Snapshot`], including its clones.
@@ -32,7 +32,7 @@ pub enum HolderKind {
 }
 
 impl HolderKind {
-    /// Returns a one-word name.
+    /// Returns a stable one-word name for tables and logs.
     pub fn name(self) -> &'static str {
         match self {
             HolderKind::Snapshot => "snapshot",
@@ -41,9 +41,11 @@ impl HolderKind {
     }
 }
 
-/// A snapshot or iterator, and the bytes that it keeps on disk: drop it to free them.
+/// Names a snapshot or iterator and the bytes that it keeps on disk: drop it to free them.
+/// [`super::Space::holders`] lists them, the oldest first.
 ///
-/// Bytes held by several readers count for each of them.
+/// Bytes held by several readers count for each of them; the `alone` fields are the sure gain of a
+/// drop. The space of a snapshot is freed by later compactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// Number of the reader, as [`crate::Snapshot::id`] returns it.
@@ -54,7 +56,7 @@ pub struct Holder {
     pub name: String,
     /// Iterators: the family that they read; empty if it was dropped.
     pub family: String,
-    /// Sequence number of the last visible write.
+    /// Sequence number of the last write that it sees.
     pub sequence: SeqNo,
     /// Age, nanoseconds.
     pub age_ns: u64,
@@ -74,13 +76,15 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns all bytes that it holds; the last part is an estimate.
+    /// Returns all bytes that it holds, to sort holders; the last part is an estimate, and parts
+    /// are shared with other holders.
     pub fn bytes(&self) -> u64 {
         self.file_bytes.saturating_add(self.kept_bytes).saturating_add(self.hidden_bytes)
     }
 }
 
-/// The column family that keeps the log long: a flush frees the log.
+/// Names the column family that keeps the log long: a flush frees the log.
+/// [`super::Space::log_holder`] has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogHolder {
     /// The family with the oldest unflushed entry.

@@ -6,24 +6,27 @@ use crate::work::jobs::Jobs;
 use base::sync::lock;
 use std::sync::Arc;
 
-/// The rest state of a store: see [`crate::Options::rest`].
+/// Tells whether an idle store frees its deleted data by itself, or what keeps it from doing so:
+/// see [`crate::Options::rest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestState {
-    /// The store was written recently, or is open for reading only.
+    /// The store was written recently, or is open for reading only. Some seconds without a write
+    /// lead to another state.
     #[default]
     Awake,
     /// The store is freeing deleted data, or has freed it.
     AtRest,
-    /// Rest work is switched off.
+    /// Rest work is switched off by [`crate::Options::rest`]: use `compact_range` instead.
     SwitchedOff,
-    /// Rest work waits until all snapshots are dropped that are older than the last write.
+    /// Rest work waits until all snapshots are dropped that are older than the last write:
+    /// [`crate::Space::holders`] lists them.
     SnapshotOpen,
     /// Rest work waits for the end of a checkpoint, or of a [`crate::GcPause`].
     BackupRunning,
 }
 
 impl RestState {
-    /// Returns a one-word name.
+    /// Returns a stable name for tables and metrics, such as `at_rest`.
     pub fn name(self) -> &'static str {
         match self {
             RestState::Awake => "awake",
@@ -35,10 +38,11 @@ impl RestState {
     }
 }
 
-/// Rest work of a store since its open.
+/// Tells whether an idle store has freed its deleted data, and the cost of that since the open;
+/// [`crate::Space::rest`] has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestReport {
-    /// Current rest state.
+    /// Current rest state, with the reason if the work is suspended.
     pub state: RestState,
     /// Bytes of keys and values written.
     pub written_bytes: u64,
@@ -66,7 +70,8 @@ impl RestReport {
         RestReport { state, written_bytes, rewritten_bytes, leaves_deleted_data }
     }
 
-    /// Returns the rewritten bytes per written byte; `None`: nothing was written.
+    /// Returns the rewritten bytes per written byte, to judge the cost of [`crate::Options::rest`];
+    /// `None`: nothing was written since the open.
     pub fn rewritten_per_written(&self) -> Option<f64> {
         (self.written_bytes > 0).then(|| self.rewritten_bytes as f64 / self.written_bytes as f64)
     }

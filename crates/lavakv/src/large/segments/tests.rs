@@ -21,7 +21,7 @@ fn a_segment_of_another_key_is_refused() {
     for (key, meta) in [(&b"b"[..], &**meta), (b"a", &longer)] {
         let e = open_listed(files, key, meta).unwrap_err();
         assert!(e.is_corruption() && e.file().is_some(), "{e}");
-        assert!(e.message().starts_with("the segment does not hold the value of key"), "{e}");
+        assert!(e.message().starts_with("the large value file does not hold the value of key"), "{e}");
     }
     db.close().unwrap();
 }

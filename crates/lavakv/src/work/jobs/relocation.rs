@@ -142,7 +142,12 @@ impl Relocator {
                 Ok(record) if (record.user_key, record.seq) == (user_key, seq) => {
                     return self.series.copy(&record).map(Some);
                 }
-                Ok(_) => error = Some(Error::corruption("the record is of another key").at_offset(offset)),
+                Ok(_) => {
+                    error = Some(
+                        Error::corruption("the value record at this offset belongs to another key")
+                            .at_offset(offset),
+                    )
+                }
                 Err(e) => error = Some(e),
             }
         }

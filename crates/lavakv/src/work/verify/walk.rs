@@ -229,12 +229,16 @@ impl FileCheck {
                 let segment = check.segment();
                 ((segment.file_len(), 1, segment.raw_len()), (meta.len, 1, meta.raw_bytes))
             }
-            _ => return Err(Error::corruption("the kind of the file differs from the manifest")),
+            _ => {
+                return Err(Error::corruption(
+                    "the file is of another kind (table, value file or large value) than the manifest says",
+                ));
+            }
         };
         if found == stated {
             return Ok(Fits { bytes: found.0, entries: found.1, list });
         }
-        Err(Error::corruption("the length or the number of entries differs from the manifest"))
+        Err(Error::corruption("the length or the number of entries of the file differs from the manifest"))
     }
 }
 
@@ -374,7 +378,9 @@ impl Batches {
     fn decode(&mut self, jobs: &Jobs, first_seq: SeqNo, bytes: &[u8]) -> Result<()> {
         let (logged_seq, _, entries) = batch::decode(bytes)?;
         if logged_seq != first_seq {
-            return Err(Error::corruption("a batch in the log differs in sequence from its record"));
+            return Err(Error::corruption(
+                "a batch in the log has another first sequence number than its log record",
+            ));
         }
         for (seq, change) in (first_seq..).zip(entries) {
             let change = change?;

@@ -10,7 +10,8 @@ use base::codec::{Reader, put_varint};
 use base::{Error, Result};
 use version::Version;
 
-/// Reference size for the overlap of a good table of level 1.
+/// Chooses the reference size for the overlap of a good table of level 1, a tuning of
+/// [`VlsmOptions`] that few programs need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverlapOf {
     /// The overlap is at most `level_1_tables` times the length of the table. Then its merge costs
@@ -21,8 +22,9 @@ pub enum OverlapOf {
     FullTable,
 }
 
-/// The parameters of the compaction policy `vlsm`
-/// ([`PolicyChoice::vlsm`](crate::policy::PolicyChoice::vlsm)).
+/// Tunes the compaction policy `vlsm` ([`PolicyChoice::vlsm`](crate::policy::PolicyChoice::vlsm));
+/// the defaults suit most programs. Values out of range are refused with `InvalidArgument` when a
+/// family uses them.
 ///
 /// ```
 /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};

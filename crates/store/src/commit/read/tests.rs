@@ -14,6 +14,9 @@ fn a_missing_group_can_be_neither_read_nor_written() {
     assert_eq!(group.len(), 0);
     for e in tries.map(Result::unwrap_err) {
         assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some(group.path())));
-        assert_eq!(e.message(), "the file of a log group is missing");
+        assert_eq!(
+            e.message(),
+            "the file of a log group is missing: restore it from a backup, or run `lava repair`"
+        );
     }
 }

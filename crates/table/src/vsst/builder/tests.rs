@@ -37,7 +37,7 @@ fn an_index_without_the_last_key_is_refused() {
     let index = std::mem::take(&mut builder.index);
     builder.add(b"z", 5, &[1; 40]).unwrap();
     builder.index = index;
-    assert_eq!(told(&env, builder), "the index ends before the last key");
+    assert_eq!(told(&env, builder), "the index of the value file (vSST) ends before the last key");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_record_without_a_key_is_refused() {
     }
     let gone = builder.arrived.as_mut().unwrap().remove(1);
     builder.properties.record_bytes += gone.lens.stored_len;
-    assert_eq!(told(&env, builder), "the records leave a gap or overlap");
+    assert_eq!(told(&env, builder), "the value records leave a gap or overlap");
 }
 
 /// Readers allocate by this length.
@@ -60,7 +60,10 @@ fn an_overlong_record_is_refused() {
     builder.add(b"a", 5, &[1; 40]).unwrap();
     let units = record::RECORD_LEN_MAX as u64 / 8 + 1;
     builder.dense.push(b"b", 0, Row { seq: 5, raw_len: 40, units, offset_units: 0 });
-    assert_eq!(told(&env, builder), format!("the length of a record is out of range: {} bytes", units * 8));
+    let (len, limit) = (units * 8, record::RECORD_LEN_MAX);
+    let expected =
+        format!("the key list (dense keys) has a record of {len} bytes, over the limit of {limit} bytes");
+    assert_eq!(told(&env, builder), expected);
 }
 
 #[test]
@@ -78,5 +81,6 @@ fn malformed_records_are_not_copied() {
         mask: 0,
     };
     let e = builder.copy(&record).unwrap_err();
-    assert_eq!((e.kind(), e.message()), (ErrorKind::InvalidArgument, "adding to a vSST: no record"));
+    let told = "adding to a value file (vSST): the copied record has 3 bytes, but its checksum has 4";
+    assert_eq!((e.kind(), e.message()), (ErrorKind::InvalidArgument, told));
 }

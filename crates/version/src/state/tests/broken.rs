@@ -40,23 +40,26 @@ fn an_inconsistent_state_is_detected() {
     type Meddle = Box<dyn FnOnce(&mut KvState)>;
     let of_version = |change: fn(&mut Version)| -> Meddle { Box::new(move |s| version(s, change)) };
     let cases: Vec<(&str, Meddle)> = vec![
-        ("column family 0 is out of place", Box::new(|s| family(s, |f| f.id = 1))),
-        ("a version does not have all levels", of_version(|v| drop(v.levels.pop()))),
+        (
+            "column family 0 has another id, a taken name, or an id not below ",
+            Box::new(|s| family(s, |f| f.id = 1)),
+        ),
+        ("a family has 6 levels instead of 7", of_version(|v| drop(v.levels.pop()))),
         ("file 10 is both a table", of_version(|v| level(v, 2, vec![table(10, 0, 1, (1, 2))]))),
         (
             "tables 13 and 14 are out of order at level 1",
             of_version(|v| level(v, 1, vec![table(13, 0, 5, (1, 2)), table(14, 5, 6, (1, 2))])),
         ),
         (
-            "vSST 20 is listed as 21",
+            "value file (vSST) 20 is listed as 21",
             of_version(|v| {
                 let meta = v.vssts.remove(&20).unwrap();
                 v.vssts.insert(21, meta);
             }),
         ),
-        ("table 12 depends on blob 20, which leads to no vSST", of_version(|v| drop(v.vssts.remove(&20)))),
+        ("table 12 depends on value file 20, which is gone", of_version(|v| drop(v.vssts.remove(&20)))),
         (
-            "tables depend on blob 20, which leads to no vSST",
+            "tables depend on value file 20, which is gone without a successor",
             of_version(|v| {
                 // Only the table itself has its dependency list.
                 let mut table = depends_on(table(12, 150, 250, (6, 9)), &[20]);
@@ -66,13 +69,19 @@ fn an_inconsistent_state_is_detected() {
             }),
         ),
         (
-            "the sums of references are not those of the tables",
+            "the sums of references to value files are not those of the tables",
             of_version(|v| {
                 v.references.remove(&20);
             }),
         ),
-        ("the index of files is not what the families hold", Box::new(|s| drop(s.index.remove(&10)))),
-        ("its sequences are out of range", of_version(|v| level(v, 1, vec![table(10, 0, 1, (5, 2))]))),
+        (
+            "the index of file numbers does not match the files of the families",
+            Box::new(|s| drop(s.index.remove(&10))),
+        ),
+        (
+            "its sequences 5 to 2 descend, or are over 56 bits",
+            of_version(|v| level(v, 1, vec![table(10, 0, 1, (5, 2))])),
+        ),
     ];
     for (told, meddle) in cases {
         let message = refused(meddle);
@@ -95,14 +104,17 @@ fn invalid_records_are_refused_by_name() {
     let target = AliasTarget { first_key: vec![], file: 20 };
     let alias = |blob_id| Record::SetAlias { family: 0, blob_id, targets: vec![target.clone()] };
     let cases = vec![
-        ("table 40: its dependencies are not in ascending order", vec![add(2, descending)]),
+        ("table 40: its dependencies on value files are not in ascending order", vec![add(2, descending)]),
         ("table 40: it covers no key", vec![add(2, covers_nothing)]),
-        ("table 40 references too much", vec![add(0, large)]),
-        ("vSST 0: its file number is out of range", vec![of_vsst(vsst(0, 0, 1, vec![]))]),
-        ("vSST 40: the blob ids it took over", vec![of_vsst(vsst(40, 0, 1, vec![40]))]),
-        ("the name of a column family is too long", vec![long_name]),
-        ("alias 20 has the number of a vSST", vec![alias(20)]),
-        ("vSST 40 has the number of an alias", vec![alias(40), of_vsst(vsst(40, 0, 1, vec![]))]),
+        ("the references of table 40 overflow", vec![add(0, large)]),
+        ("vSST 0: its file number is not 1 to ", vec![of_vsst(vsst(0, 0, 1, vec![]))]),
+        ("vSST 40: the numbers of the value files that it replaces", vec![of_vsst(vsst(40, 0, 1, vec![40]))]),
+        ("the name of a column family has 65536 bytes (at most 1024)", vec![long_name]),
+        ("value file (vSST) 20 is listed both as present and as replaced", vec![alias(20)]),
+        (
+            "value file (vSST) 40 has the number of a replaced value file",
+            vec![alias(40), of_vsst(vsst(40, 0, 1, vec![]))],
+        ),
         (
             "table 40 is shared by an edit that also adds it",
             vec![add(2, table(40, 0, 1, (1, 2))), Record::ShareFile { number: 40 }],
@@ -114,5 +126,8 @@ fn invalid_records_are_refused_by_name() {
         assert!(e.message().contains(told), "{told}: {e}");
     }
     let e = sample().family(7).unwrap_err();
-    assert_eq!((e.kind(), e.message()), (ErrorKind::NotFound, "column family 7 does not exist"));
+    assert_eq!(
+        (e.kind(), e.message()),
+        (ErrorKind::NotFound, "column family 7 does not exist, or was dropped: open it again by its name")
+    );
 }
