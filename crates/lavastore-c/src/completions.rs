@@ -44,7 +44,7 @@ impl Completion {
             Ok(Outcome::Entries(page)) => (out.answer, out.entries) = (2, give(LavaEntries::Page(page))),
             Err(e) => {
                 out.status = status_of(e.kind());
-                out.error = give(LavaError::new(out.status, &e.to_string(), e.file()));
+                out.error = give(LavaError::new(out.status, &format!("{e:#}"), e.file()));
             }
         }
         out

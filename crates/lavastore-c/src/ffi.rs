@@ -151,7 +151,7 @@ pub unsafe fn free<T>(handle: *mut T) {
 pub unsafe fn call(error: *mut *mut LavaError, body: impl FnOnce() -> Result<()>) -> u32 {
     let failed = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return OK,
-        Ok(Err(e)) => LavaError::new(status_of(e.kind()), &e.to_string(), e.file()),
+        Ok(Err(e)) => LavaError::new(status_of(e.kind()), &format!("{e:#}"), e.file()),
         Err(panic) => LavaError::new(BUG, &format!("a bug of the library: {}", said(&*panic)), None),
     };
     let status = failed.status;

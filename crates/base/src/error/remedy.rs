@@ -38,7 +38,7 @@ impl Error {
     pub fn remedy(&self) -> Option<&str> {
         self.0.remedy.or_else(|| self.0.kind.remedy()).or_else(|| {
             match self.cause()?.downcast_ref::<Error>() {
-                Some(cause) => cause.0.remedy.or_else(|| cause.0.kind.remedy()),
+                Some(cause) => cause.remedy(),
                 None => of_system(super::system_error(self)?),
             }
         })
