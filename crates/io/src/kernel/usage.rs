@@ -57,10 +57,10 @@ pub fn process() -> Result<ProcessUsage> {
         cpu_ns,
         // Both lines exist for every process except kernel threads; a container's emulation may
         // leave them out.
-        rss_bytes: field(&status, "VmRSS:").unwrap_or(0).saturating_mul(KIB),
-        rss_peak_bytes: field(&status, "VmHWM:").unwrap_or(0).saturating_mul(KIB),
-        read_bytes: counter(&io, "read_bytes:", io_path)?,
-        write_bytes: counter(&io, "write_bytes:", io_path)?,
+        rss_bytes: field(&status, "VmRSS").unwrap_or(0).saturating_mul(KIB),
+        rss_peak_bytes: field(&status, "VmHWM").unwrap_or(0).saturating_mul(KIB),
+        read_bytes: counter(&io, "read_bytes", io_path)?,
+        write_bytes: counter(&io, "write_bytes", io_path)?,
     })
 }
 
@@ -94,10 +94,7 @@ fn counter(text: &str, name: &str, path: &Path) -> Result<u64> {
 fn missing(what: &str, path: &Path) -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        format!(
-            "this kernel does not report {}: use a kernel with I/O accounting",
-            what.trim_end_matches(':')
-        ),
+        format!("this kernel does not report {what}: use a kernel with I/O accounting"),
     )
     .at_file(path)
 }
@@ -121,9 +118,9 @@ pub(super) fn read_text(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
-/// Returns the number after `name` at the start of a line.
+/// Returns the number after `name` and a colon at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
@@ -148,16 +145,17 @@ mod tests {
     #[test]
     fn missing_kernel_counters_are_named() {
         let path = Path::new("/proc/self/io");
-        assert_eq!(counter("read_bytes: 17\n", "read_bytes:", path).unwrap(), 17);
+        assert_eq!(counter("read_bytes: 17\n", "read_bytes", path).unwrap(), 17);
         let refused = [
-            counter("", "read_bytes:", path).unwrap_err(),
-            counter("read_bytes: 17\n", "write_bytes:", path).unwrap_err(),
+            counter("", "read_bytes", path).unwrap_err(),
+            counter("read_bytes: 17\n", "write_bytes", path).unwrap_err(),
             device_counters("1 2 3", path).unwrap_err(),
         ];
-        let named = ["read_bytes:", "write_bytes:", "the counters of a block device:"];
+        let named = ["read_bytes", "write_bytes", "the counters of a block device"];
         for (e, name) in refused.iter().zip(named) {
             assert_eq!((e.kind(), e.file()), (ErrorKind::Unsupported, Some(path)));
-            assert!(e.message().contains(&format!("does not report {name} use")), "{e}");
+            let why = format!("this kernel does not report {name}: use a kernel with I/O accounting");
+            assert_eq!(e.message(), why);
         }
         // The kernel's virtual files have no device.
         assert_eq!(device(Path::new("/proc/self")).unwrap_err().kind(), ErrorKind::Unsupported);
