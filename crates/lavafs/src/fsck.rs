@@ -68,7 +68,7 @@ impl Report {
 }
 
 /// Checks the volume on one device that is not mounted, after a mount failed with `Corruption` or
-/// to trust a copy. With `repair` it also fixes what it can; otherwise it only reads.
+/// to trust a copy. With `repair` it also mends repairable damage; otherwise it only reads.
 ///
 /// # Errors
 /// `NotFound` if there is no volume; `Unsupported` if a newer release made it; the errors of the

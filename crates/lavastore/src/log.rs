@@ -125,9 +125,9 @@ impl Drop for Shared {
 impl LogStore {
     /// Opens a store of logs with default options, and creates it if it is missing.
     ///
-    /// The open recovers what the last process left, which costs a read of the log's newest part.
-    /// One process at a time has a store open for writing; [`LogStore::open_read_only`] opens it
-    /// beside that one. For keys and logs in one store use
+    /// The open recovers the records of the last process; it reads the newest part of the log. One
+    /// process at a time has a store open for writing; [`LogStore::open_read_only`] opens it beside
+    /// that one. For keys and logs in one store use
     /// [`Db::open_with_logs`](crate::Db::open_with_logs).
     ///
     /// ```

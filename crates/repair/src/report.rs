@@ -4,7 +4,7 @@ use base::{Error, SeqNo};
 use std::fmt;
 pub use store::repair::RepairDamage;
 
-/// Tells what a repair saved of one column family, and whether its name or existence is in doubt.
+/// Entries that a repair saved of one column family, with doubts about its name or existence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairedFamily {
     /// Id of the family in the damaged store.

@@ -15,7 +15,7 @@ use crate::{PAGE, Rng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Selects what a simulated crash takes: the process only, or the power of the machine.
+/// Kind of a simulated crash: only the process dies, or the machine loses power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashKind {
     /// The process dies: everything handed to the file system stays, synced or not, and may still

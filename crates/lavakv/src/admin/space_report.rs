@@ -33,7 +33,7 @@ pub use rest::{RestReport, RestState};
 /// bytes unless their text has another unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Files of keys and small values. Compaction frees what is superseded in them.
+    /// Files of keys and small values. Compaction frees superseded entries in them.
     pub table_bytes: u64,
     /// Value files (vSSTs), which hold separated values, without exposed garbage: live values and
     /// unexposed garbage.

@@ -172,8 +172,8 @@ impl RequestQueue {
         }
     }
 
-    /// Adds a request under a token of the caller, who finds its state by it; the queue does not
-    /// check that tokens are unique. The call does not block.
+    /// Adds a request under a token, by which the caller finds the state of the request. The queue
+    /// does not check that tokens are unique. The call does not block.
     pub fn submit(&mut self, request: impl Into<AnyRequest>, token: u64) {
         let mut request = request.into();
         if let Some(answer) = request.take() {

@@ -30,8 +30,8 @@ impl CheckedCount {
     }
 }
 
-/// Shows by kind what a verification covered, to trust an empty list of damage. 0 is normal for a
-/// kind that the store does not have.
+/// Coverage of a verification, by kind of object: shows whether an empty list of damage can be
+/// trusted. 0 is normal for a kind that the store does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Tables.

@@ -5,7 +5,7 @@ use base::{Error, SeqNo};
 use std::fmt;
 use store::repair::{LogGap, RepairDamage};
 
-/// Tells what a repair saved and lost of one log, to fetch the gaps from a replica.
+/// Records that a repair saved and lost of one log, so that a replica can fill the gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairedLog {
     /// Name in the new store.
@@ -103,8 +103,8 @@ impl RepairReport {
         self.gaps(true) + self.lost_batches.len() + self.may_come_back.len()
     }
 
-    /// Returns the number of ranges that may have lost records, where nobody knows whether the log
-    /// ever had them.
+    /// Returns the number of ranges whose records may never have existed, so that a loss is
+    /// uncertain.
     pub fn unknowns(&self) -> usize {
         self.gaps(false)
     }

@@ -24,7 +24,8 @@ impl CheckedCount {
     }
 }
 
-/// Shows by kind what a verification covered, to trust an empty list of damage.
+/// Coverage of a verification, by kind of object: shows whether an empty list of damage can be
+/// trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Edits of the manifest, including its snapshot.
