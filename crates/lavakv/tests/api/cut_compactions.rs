@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-const SEEDS: u64 = 200;
+/// Schedules of each test; the rows `sched*` draw compactions in parts as well.
+const SEEDS: u64 = 60;
 const KEYS: u64 = 300;
 
 /// The event during the merge.

@@ -152,10 +152,10 @@ fn life(seed: u64) -> Vec<usize> {
 #[test]
 fn asynchronous_scans_see_the_state_at_submission() {
     let mut answered = 0;
-    for seed in 0..30 {
+    for seed in 0..12 {
         answered += life(seed).len();
     }
-    assert!(answered > 1500, "{answered}");
+    assert!(answered > 600, "{answered}");
     assert_eq!(life(3), life(3), "a function of the seed");
 }
 

@@ -15,7 +15,7 @@ const VALUE_LEN: usize = 200;
 const WRITER_NS: u64 = 2_000;
 /// Cost of the device: 20 MB/s.
 const KIB_NS: u64 = 50_000;
-const ROUNDS: u64 = 6;
+const ROUNDS: u64 = 3;
 
 #[test]
 fn small_overwrites_bound_space_without_stalls() {

@@ -50,6 +50,7 @@ fn a_full_store_of_8_or_64_mib_can_be_rewritten() {
 }
 
 #[test]
+#[ignore = "half a minute: every night"]
 fn a_full_store_of_256_mib_can_be_rewritten() {
     let tmp = TempDir::new("rewrite-256");
     rewrites(Env::kernel(), &tmp.join("store"), 256 << 20);

@@ -266,7 +266,7 @@ fn run_case(case: u64) {
 
 #[test]
 fn snapshots_are_unchanged_by_flush_and_compaction() {
-    let cases = std::env::var("LAVASTORE_MODEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(4000);
+    let cases = std::env::var("LAVASTORE_MODEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
     let only = std::env::var("LAVASTORE_MODEL_CASE").ok().and_then(|n| n.parse().ok());
     match only {
         Some(case) => run_case(case),

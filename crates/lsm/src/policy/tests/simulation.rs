@@ -280,35 +280,35 @@ fn simulate(name: &str, flushes: usize, threads: usize, policy: Vlsm, keys: u32,
     assert!(steady.depth <= depth_max, "{name}: level 0 had {} tables", steady.depth);
 }
 
-fn simulate_all(flushes: usize) {
-    const KEYS: u32 = 40_000;
+/// Runs every load with a tree of `keys` keys.
+fn simulate_all(keys: u32, flushes: usize) {
     let own = |overlap, growth_max| {
         let policy = policy();
         Vlsm { options: VlsmOptions { overlap, growth_max, ..policy.options }, ..policy }
     };
-    let uniform = |rng: &mut Rng, _| rng.below(u64::from(KEYS)) as u32;
-    let skewed = |rng: &mut Rng, _| (rng.unit().powi(4) * f64::from(KEYS)) as u32;
+    let uniform = move |rng: &mut Rng, _| rng.below(u64::from(keys)) as u32;
+    let skewed = move |rng: &mut Rng, _| (rng.unit().powi(4) * f64::from(keys)) as u32;
     // A range of a hundredth of the keys, which moves, gets nine of ten writes.
-    let moving = |rng: &mut Rng, n: u64| match rng.one_in(10) {
-        true => rng.below(u64::from(KEYS)) as u32,
-        false => ((n / 50 + rng.below(u64::from(KEYS) / 100)) % u64::from(KEYS)) as u32,
+    let moving = move |rng: &mut Rng, n: u64| match rng.one_in(10) {
+        true => rng.below(u64::from(keys)) as u32,
+        false => ((n / 50 + rng.below(u64::from(keys) / 100)) % u64::from(keys)) as u32,
     };
     let of_table = || own(OverlapOf::Table, 32);
-    simulate("uniform", flushes / 2, 1, of_table(), KEYS, &uniform);
-    simulate("uniform, f*M", flushes / 8, 2, own(OverlapOf::FullTable, 32), KEYS, &uniform);
-    simulate("skewed", flushes / 8, 2, of_table(), KEYS, &skewed);
-    simulate("moving", flushes / 8, 3, of_table(), KEYS, &moving);
-    simulate("moving, four levels", flushes / 8, 4, own(OverlapOf::Table, 8), KEYS, &moving);
+    simulate("uniform", flushes / 2, 1, of_table(), keys, &uniform);
+    simulate("uniform, f*M", flushes / 8, 2, own(OverlapOf::FullTable, 32), keys, &uniform);
+    simulate("skewed", flushes / 8, 2, of_table(), keys, &skewed);
+    simulate("moving", flushes / 8, 3, of_table(), keys, &moving);
+    simulate("moving, four levels", flushes / 8, 4, own(OverlapOf::Table, 8), keys, &moving);
     simulate("small", flushes / 8, 2, of_table(), 1_000, &|rng, _| rng.below(1_000) as u32);
 }
 
 #[test]
 fn level_and_debt_bounds_hold() {
-    simulate_all(8_000);
+    simulate_all(12_000, 3_000);
 }
 
 #[test]
 #[ignore = "takes minutes: a hundred thousand flushes"]
 fn bounds_hold_for_a_hundred_thousand_flushes() {
-    simulate_all(100_000);
+    simulate_all(40_000, 100_000);
 }

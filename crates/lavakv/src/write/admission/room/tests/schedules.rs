@@ -9,7 +9,7 @@ use io::sim::threads::Plan;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 150;
 /// Puts of each writer.
 const PUTS: u64 = 12;
 /// Two values fill the shared memory, while one does not fill a memtable.
