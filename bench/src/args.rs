@@ -125,114 +125,154 @@ fn keys_per_call() -> usize {
 /// Options of a run.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct BenchArgs {
-    /// Workload to measure
+    /// Workload to measure: the operations of the measured phase. All but `load`, which measures
+    /// the load itself, first load the store with --num keys
     #[arg(value_enum)]
     pub workload: Workload,
-    /// Length of values in bytes, at most 16777216 [default: 1000; contract: 16000]
+    /// Length of values in bytes: a plain number, at most 16777216. Longer values mean fewer keys
+    /// by default. No effect with --values and with `ablation --mechanisms`, which has its own
+    /// lengths [default: 1000; contract: 16000]
     #[arg(long)]
     pub value_size: Option<u64>,
-    /// Distribution of value lengths instead of --value-size: `fixed:N`, `mixed-8k` (half 100 to
-    /// 512 B, half 16 KiB) or `pareto-1k` (generalized Pareto with a mean of 1 KiB)
+    /// Distribution of value lengths, which replaces --value-size: `fixed:N` (N bytes, at most
+    /// 16777216), `mixed-8k` or `pareto-1k`. `mixed-8k`: half 100 to 512 B, half 16 KiB.
+    /// `pareto-1k`: generalized Pareto with a mean of 1 KiB, at most 64 KiB. `queue` uses only the
+    /// mean [default: all of --value-size]
     #[arg(long)]
     pub values: Option<ValueSizes>,
-    /// Length of keys in bytes, 24 to 65536
+    /// Length of keys in bytes, 24 to 65536. Longer keys enlarge tables and log. No effect on
+    /// `queue`, whose keys have 8 bytes
     #[arg(long, default_value_t = 24)]
     pub key_size: usize,
-    /// Number of keys in the store [default: 2.1 GB of values, at most 1,000,000 keys; tail:
-    /// 8,000,000]
+    /// Number of keys in the store (`queue`: of elements), at least 1. More keys need more disk
+    /// space and a longer load [default: as many as give 2.1 GB of values, at most 1,000,000; sync:
+    /// at most 100,000; tail: at most 8,000,000; contract: 65,536]
     #[arg(long)]
     pub num: Option<u64>,
-    /// Number of updates of `overwrite` [default: 3 x num], of operations of `ycsb` [default: num,
-    /// or as many as --seconds allow]
+    /// Number of updates of `overwrite`, `sync` and `async` [default: 3 x num], of operations of
+    /// `ycsb` [default: num], over all threads. --seconds may end them sooner; `sync` and `ycsb`
+    /// with --seconds run until then by default
     #[arg(long)]
     pub updates: Option<u64>,
-    /// Number of gets of `read` and `readwhilewriting` [default: num], of seeks of `scan` [default:
-    /// num / scan length, at least 1000]
+    /// Number of gets of `read`, `readwhilewriting` and `async` [default: num], of scans of `scan`
+    /// and `scanwhilewriting` [default: num / scan length, at least 1000], over all threads.
+    /// --seconds may end them sooner
     #[arg(long)]
     pub reads: Option<u64>,
-    /// Number of warm-up operations of reading workloads [default: a tenth of the measured ones,
-    /// for at most 20 s]
+    /// Number of warm-up operations before the measured phase, which fill the caches; 0: none. Only
+    /// for workloads that read: read, readwhilewriting, scan, scanwhilewriting, multi-get, ycsb,
+    /// and async without puts. A given number has no time limit [default: a tenth of the measured
+    /// ones, for at most 20 s]
     #[arg(long)]
     pub warmup: Option<u64>,
-    /// Number of keys per call of `multi-get`, 1 to 65536
+    /// Number of keys per call of `multi-get`, 1 to 65536. More keys put more device reads in
+    /// flight at once. No effect on other workloads
     #[arg(long, default_value_t = 64)]
     #[serde(default = "keys_per_call")]
     pub keys_per_call: usize,
-    /// Number of entries per operation of `scan`
+    /// Number of entries per scan of `scan`, `scanwhilewriting` and `async --workload scan`, at
+    /// least 1. Longer scans mean fewer of them by default. `ycsb` draws its own lengths, 1 to 100
     #[arg(long, alias = "scan-len", default_value_t = 10)]
     pub scan_length: u64,
-    /// Distribution of the accessed keys
+    /// Distribution of the accessed keys. With a skewed one, the cache serves more reads, and
+    /// updates replace the same keys sooner. No effect on `load` and `queue`
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     pub distribution: Distribution,
-    /// Number of client threads, 1 to 1024 [default: 1; tail, ycsb: 4]
+    /// Number of client threads, 1 to 1024, which share the operations. Not with `async` and `sync`
+    /// (see --depth, --writers); no effect on `multi-get` and `queue`, which use one [default: 1;
+    /// tail, ycsb: 4]
     #[arg(long)]
     pub threads: Option<u64>,
-    /// Open loop: operations per second over all threads, latency from the intended start [default:
-    /// closed loop]. `tail`: sustained rate that --load is a share of [default: measured]
+    /// Open loop: operations per second over all threads, above 0, with latencies from the due time
+    /// [default: closed loop, each thread as fast as it can]. `tail`: sustained rate that --load is
+    /// a share of [default: measured]. Not with async, sync and --phases; no effect on multi-get
+    /// and queue
     #[arg(long)]
     pub rate: Option<f64>,
-    /// Number of operations per write batch, 1 to 65536
+    /// Number of puts per atomic batch in the measured phase, 1 to 65536; the load before it always
+    /// has 64. Larger batches cost less per put, and each write takes longer. Not with async, sync,
+    /// tail and ycsb; no effect on reads
     #[arg(long, default_value_t = 1)]
     pub batch: u64,
-    /// Rate of the extra writer of `readwhilewriting` and `scanwhilewriting` in MB/s [default: 50]
+    /// Rate of the extra writer of `readwhilewriting` and `scanwhilewriting` in MB/s (1,000,000
+    /// bytes of keys and values); 0: no writer. A higher rate delays the measured reads. No effect
+    /// on other workloads [default: 50]
     #[arg(long)]
     pub write_mb_per_s: Option<f64>,
-    /// Make every write durable before it is acknowledged
+    /// Make every write durable before it is acknowledged, except those of the load. Concurrent
+    /// writes share a device write; a single client waits for one each. The workload `sync` does so
+    /// anyway [default: buffered writes, which a power failure may lose]
     #[arg(long)]
     pub sync: bool,
-    /// Maximum duration of the measured phase in seconds; the operations are then a prefix of the
-    /// full stream
+    /// Maximum duration of the measured phase in seconds, fractions allowed; the operations are
+    /// then a prefix of the full stream [default: no limit; tail: 60 for each load; queue: 10;
+    /// contract: 600; multi-get: 2 for each part of a round]
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// Seed of the random keys, order and values: the same seed gives the same operations
+    /// Seed of the random keys, order and values, any number below 2^64: the same seed and options
+    /// give the same operations. Another seed gives other ones of the same kind
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Compressible share of the bytes of each value, 0 to 1
+    /// Compressible share of the bytes of each value, 0 (random bytes) to 1. Without --compression
+    /// it has no effect on the size of the store
     #[arg(long, default_value_t = 0.5)]
     pub compressible: f64,
-    /// Size of the block cache in bytes [default: 1/128 of the data, at least 8 MiB]
+    /// Size of the block cache in bytes: a plain number; LavaStore: at most 4 TiB. A larger cache
+    /// serves more reads from memory [default: 1/128 of the data, at least 8 MiB]
     #[arg(long)]
     pub cache_bytes: Option<u64>,
-    /// Size of one of the two memtables in bytes [default: 16 MiB; with --policy vlsm that of a
-    /// table]
+    /// Size of one of the two memtables in bytes: a plain number; LavaStore: 16384 to 4 GiB. Larger
+    /// ones mean fewer and longer flushes. The --families of `tail` share them [default: 16 MiB;
+    /// with --policy vlsm that of a table]
     #[arg(long)]
     pub memtable_bytes: Option<u64>,
-    /// Size of a table file in bytes [default: 16 MiB; with --policy vlsm 8 MiB]
+    /// Target size of a table file in bytes: a plain number; LavaStore: 4096 to 4 GiB. At most
+    /// --level-base-bytes is used. Smaller tables mean more files and narrower compactions
+    /// [default: 16 MiB; with --policy vlsm 8 MiB]
     #[arg(long)]
     pub file_bytes: Option<u64>,
-    /// Minimum length in bytes of values that are separated from keys, in engines that support it;
-    /// 0: none
+    /// Minimum length in bytes of values that are separated from keys; 0: none, LavaStore:
+    /// otherwise 32 to 16777216. Compactions do not copy separated values, but garbage collection
+    /// does. No effect on engines without separation
     #[arg(long, default_value_t = 512)]
     pub min_blob_size: u64,
-    /// Size of a file of separated values in bytes [default: --file-bytes]
+    /// Target size of a file of separated values in bytes: a plain number; LavaStore: 4096 to 4
+    /// GiB. Garbage collection takes whole files. No effect if no value is separated [default:
+    /// --file-bytes if given, otherwise 16 MiB]
     #[arg(long)]
     pub blob_file_bytes: Option<u64>,
-    /// Size of the first level below level 0 in bytes [default: four memtables]
+    /// Target size of the first level below level 0 in bytes: a plain number, at least 1. It also
+    /// bounds the size of tables. A smaller one means more levels [default: four memtables]
     #[arg(long)]
     #[serde(default)]
     pub level_base_bytes: Option<u64>,
-    /// Size ratio of consecutive levels, at least 2 [default: the engine's]
+    /// Size ratio of consecutive levels, at least 2; LavaStore: at most 1000. A larger one means
+    /// fewer levels, and compactions that rewrite more of the next level [default: the engine's;
+    /// LavaStore: 10]
     #[arg(long)]
     #[serde(default)]
     pub level_multiplier: Option<u32>,
-    /// LavaStore: compaction policy (`vlsm`: narrow compactions, short chains); `ablation --policy`
-    /// compares the policies
+    /// LavaStore: compaction policy. `vlsm` has narrow compactions and short chains, so that
+    /// writers wait less. `ablation --policy` without a name compares the policies; other workloads
+    /// need a name
     #[arg(long, value_enum, default_value_t, num_args = 0..=1, default_missing_value = "each")]
     #[serde(default)]
     pub policy: Policy,
-    /// LavaStore, policy vlsm: maximum size ratio of level 2 to level 1, 2 to 1000 [default: the
-    /// engine's]
+    /// LavaStore, policy vlsm: maximum size ratio of level 2 to level 1, 2 to 1000; beyond it a
+    /// level is added. No effect with --policy leveled [default: 12]
     #[arg(long)]
     pub growth_max: Option<u32>,
-    /// LavaStore, policy vlsm: number of tables of level 1 [default: the engine's]
+    /// LavaStore, policy vlsm: number of full tables in level 1, 1 to 1000. It also bounds the
+    /// overlap of a good table with level 2. No effect with --policy leveled [default: 8]
     #[arg(long)]
     pub level_1_tables: Option<u32>,
     /// LavaStore, policy vlsm: maximum number of level 0 tables that contain a key before
-    /// compaction [default: the engine's]
+    /// compaction, 1 to 1000. With more, level 1 is rewritten less often, and reads search more
+    /// tables. No effect with --policy leveled [default: 8]
     #[arg(long)]
     pub queue_tables: Option<u32>,
     /// LavaStore, policy vlsm: measure the overlap of a good level 1 table against a full table
-    /// instead of its own size
+    /// instead of its own size. Short tables may then overlap more. No effect with --policy leveled
     #[arg(long)]
     #[serde(default)]
     pub overlap_of_full_table: bool,
@@ -240,65 +280,82 @@ pub struct BenchArgs {
     #[arg(long, hide = true, value_parser = refuse_placement)]
     #[serde(skip)]
     pub placement: Option<String>,
-    /// LavaStore: garbage of a value file in percent at which it is collected [default: the
-    /// engine's]
+    /// LavaStore: garbage of a value file in percent, 1 to 99, at which it is collected. Lower:
+    /// less space, more copied values. The engine waits for more garbage where there is little in
+    /// all, unless --without gc_threshold [default: 20]
     #[arg(long)]
     pub gc_ratio_percent: Option<u32>,
-    /// LavaStore: maximum gap in bytes that a read covers [default: measured; with `--without
-    /// measured_reads`: 16 KiB, 12 in collections]
+    /// LavaStore: maximum gap in bytes between two ranges that one read covers: a plain number, 0
+    /// to 1048576. Larger: fewer reads with more unused bytes [default: measured for each disk;
+    /// with `--without measured_reads`: 16 KiB, 12 in collections]
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub read_gap: Option<u64>,
-    /// LavaStore: mechanisms to switch off, to measure their effect (a wrong name lists them all)
+    /// LavaStore: mechanisms to switch off, separated by commas, to measure their effect (a wrong
+    /// name lists them all). The store stays correct, but is slower or larger [default: none]
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     #[serde(default)]
     pub without: Vec<String>,
-    /// Space limit in bytes, or as a multiple of the raw data (1.5x, at least 1x). For an engine
-    /// without limits, writers wait while the store is above it [default: none]
+    /// Space limit: a plain number of bytes above 0, or a multiple of the raw data (1.5x, at least
+    /// 1x). LavaStore keeps it, and slows or refuses writes. For an engine without limits, writers
+    /// wait while the store is above it [default: none; contract: 1.5x]
     #[arg(long, value_name = "BYTES|TIMESx")]
     #[serde(default)]
     pub space_limit: Option<SpaceLimit>,
-    /// End the run if writers of an engine without space limits waited for this many seconds
-    /// without any decrease of the used space
+    /// End the run if writers of an engine without space limits waited for this many seconds (above
+    /// 0) without any decrease of the used space. No effect without --space-limit, and on LavaStore
     #[arg(long, value_name = "SECONDS", default_value_t = LIMIT_PATIENCE_SECONDS)]
     #[serde(default = "limit_patience_seconds")]
     pub limit_patience: f64,
-    /// Seconds to watch the I/O of the idle store after the background work
+    /// Seconds, at least 0, to watch the I/O of the idle store after the background work, which
+    /// lengthen the run; 0: none. No effect on tail, multi-get and queue
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     #[serde(default)]
     pub idle_seconds: f64,
-    /// Number of background threads of the store, for flushes, compactions and collections
+    /// Number of background threads of the store, for flushes, compactions and collections;
+    /// LavaStore: 1 to 64. With more, background work catches up sooner, and takes more of the
+    /// processor and the device from the clients
     #[arg(long, default_value_t = 2)]
     pub background_threads: u64,
-    /// Compression of table blocks and separated values
+    /// Compression of table blocks and separated values. It saves space if values are
+    /// --compressible, and costs processor time
     #[arg(long, value_enum, default_value_t = Codec::None)]
     pub compression: Codec,
-    /// Use the page cache for data instead of direct I/O
+    /// Use the page cache of the system for data instead of direct I/O. Reads may then come from
+    /// memory that --cache-bytes does not count
     #[arg(long)]
     pub buffered_io: bool,
-    /// Use the store of an earlier run with the same options in --db instead of loading a new one
+    /// Use the store of an earlier run with the same options in --db instead of loading a new one,
+    /// which saves the load. Needs --db; `load` and `queue` write into that store. Not for contract
+    /// and ablation, which create their own stores
     #[arg(long)]
     pub reuse: bool,
-    /// Directory on a small volume for `contract` to fill: an otherwise empty loop mount or tmpfs
-    /// of 1 GB
+    /// `contract`: directory on a small volume that two more stores fill: an otherwise empty loop
+    /// mount or tmpfs of 1 GB. No other program may use it. No effect on other workloads [default:
+    /// no such stores]
     #[arg(long, value_name = "DIR")]
     #[serde(default)]
     pub volume: Option<PathBuf>,
-    /// `ablation --policy`: values of the growth factor or the table size of `vlsm`, one per row
+    /// `ablation --policy`: compare values of one parameter of `vlsm`, one per row, instead of the
+    /// policies. `growth`: growth factors of 2 to 1000. `table`: table sizes of 4096 bytes to
+    /// 4096M, in bytes, or in MiB with M
     #[arg(long, value_name = "growth=N,...|table=BYTES,...")]
     #[serde(default)]
     pub sweep: Option<Sweep>,
-    /// `ablation`: measure single mechanisms on suitable workloads, with and without each
+    /// `ablation`: measure single mechanisms on suitable workloads, with and without each: two runs
+    /// for each of ten mechanisms and each round. Without it, `ablation` adds the mechanisms one
+    /// after the other on one workload. Not with `--policy` (without a name) or `--spandb`
     #[arg(long)]
     #[serde(default)]
     pub mechanisms: bool,
-    /// Number of rounds of `ablation` [default: 3]. A round measures every configuration once; every
-    /// second round runs in the opposite order
+    /// Number of rounds of `ablation` and `multi-get`, at least 1 [default: 3]. A round measures
+    /// every configuration once; every second round of `ablation` runs in the opposite order. More
+    /// rounds take longer, and show the spread. No effect on other workloads
     #[arg(long, value_name = "ROUNDS")]
     #[serde(default)]
     pub pairs: Option<u64>,
-    /// Do not wait for background work at the end of the measured phase (figures `settled` are then
-    /// those of its end)
+    /// Do not wait for background work at the end of the measured phase, which shortens the run
+    /// (figures `settled` are then those of its end). No effect on workloads that only read
     #[arg(long)]
     pub no_settle: bool,
     /// Options of `async` and `sync` only.

@@ -25,10 +25,12 @@ const CREATED: usize = 10;
 /// Options of `bench families`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct FamiliesArgs {
-    /// Numbers of column families to measure, each in a new store; at most 60000
+    /// Numbers of column families to measure, separated by commas, each 1 to 60000 and in a new
+    /// store. Time and memory of a run grow with the number
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [10, 100, 1000, 10_000])]
     pub num: Vec<u64>,
-    /// Number of flushes of one column family, 1 to 10000
+    /// Number of flushes of one column family, 1 to 10000, each of one record. More give a steadier
+    /// median
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub flushes: u64,
 }

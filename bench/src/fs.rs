@@ -61,29 +61,37 @@ pub enum Sync {
 /// Options of `bench fs`.
 #[derive(Args, Clone, Debug)]
 pub struct FsArgs {
-    /// Operation to measure
+    /// Operation to measure: append to new files, overwrite files in place, or read them at random.
+    /// A bare device takes only `in-place` and `read`
     #[arg(long, value_enum, default_value = "append")]
     pub op: Operation,
-    /// Size of an operation in bytes, at most --file-size; for reads and in-place writes a multiple
-    /// of 4096
+    /// Size of an operation in bytes: a plain number, 1 to --file-size; for reads and in-place
+    /// writes a multiple of 4096. Larger ones give more bytes and fewer operations per second
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub io_size: usize,
-    /// Sync call after each write
+    /// Sync call after each write, which is part of its latency: fsync (data and size), fdatasync
+    /// (data), or none. Not `fsync` with --op in-place; no effect on reads
     #[arg(long, value_enum, default_value = "fdatasync")]
     pub sync: Sync,
-    /// Number of threads, each with its own file
+    /// Number of threads, at least 1, each with its own file of --file-size. On a bare device each
+    /// has its own part
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
-    /// Number of operations per thread [default: as many as the file holds]
+    /// Number of operations per thread. Appends end at --file-size at the latest; reads and
+    /// in-place writes may repeat [default: as many as the file holds]
     #[arg(long, value_name = "N")]
     pub ops: Option<u64>,
-    /// Use the page cache of the system instead of direct I/O (a LavaFS has none)
+    /// Use the page cache of the system instead of direct I/O, so that reads and writes without
+    /// sync may only reach memory. No effect on a LavaFS volume (which has --page-cache) and on a
+    /// bare device
     #[arg(long)]
     pub buffered: bool,
-    /// Number of other empty files created beforehand
+    /// Number of other empty files created beforehand and removed afterwards; 0: none. They
+    /// lengthen the directory, or the journal of a LavaFS. Not with a bare device
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub files: u64,
-    /// LavaFS: compact the journal continuously
+    /// LavaFS: compact the journal continuously during the operations, to measure how much that
+    /// delays them. Only with --db lavafs:PATH
     #[arg(long)]
     pub compact: bool,
 }

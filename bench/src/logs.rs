@@ -51,69 +51,87 @@ const CHECKED_MAX: u64 = 4;
 /// Options of `bench log`.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LogArgs {
-    /// Number of logs
+    /// Number of logs, at least --writers. Each has an equal share of --keep, so that more logs are
+    /// shorter
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub logs: u64,
-    /// Number of appending threads, each with its own logs
+    /// Number of appending threads, 1 to --logs, each with its own logs. More of them share a
+    /// device write, which raises the rate of durable appends
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub writers: u64,
-    /// Number of records that each writer appends concurrently, at most 4096, before it waits until
-    /// all are durable
+    /// Number of records that each writer appends concurrently, at most 4096 (0 counts as 1),
+    /// before it waits until all are durable. More share a device write. At most 1 with --put-size
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[serde(default)]
     pub in_flight: u64,
-    /// Size of a record in bytes, 16 to 1048576
+    /// Size of a record in bytes: a plain number, 16 to 1048576. Larger records give more bytes and
+    /// fewer records per second
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub record_size: usize,
-    /// Share of records that arrive after their successor, 0 to 0.5
+    /// Share of records that arrive after their successor, 0 to 0.5. An engine that accepts only
+    /// consecutive LSNs gets them in order, as the report says
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub out_of_order: f64,
-    /// Duration of the measured part in seconds
+    /// Duration of the measured part in seconds, above 0, fractions allowed. The warm-up
+    /// (--warmup-seconds) comes before it. No effect with --recover
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     pub seconds: f64,
-    /// Total bytes to keep in all logs; older records are trimmed
+    /// Total bytes to keep in all logs, in equal shares of at least 16 records; older records are
+    /// trimmed. A plain number of bytes, without a suffix. More takes more disk space (up to 1.5
+    /// times the amount) and a longer warm-up
     #[arg(long, value_name = "BYTES", default_value_t = 512 << 20)]
     pub keep: u64,
-    /// Seconds of appends before the measured part [default: until the logs reach their length, at
-    /// most 60]
+    /// Seconds of appends before the measured part; 0: none. After a short warm-up the logs still
+    /// grow while they are measured [default: until the logs reach their length of --keep, at most
+    /// 60]
     #[arg(long, value_name = "S")]
     pub warmup_seconds: Option<f64>,
-    /// Number of reference writes of 4 KiB in place, each data-synced, before and after the run
+    /// Number of reference writes of 4 KiB in place, each data-synced, before and after the run; 0:
+    /// none. They show what the device gives one writer, and need a file of 32 MiB for the time
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub in_place: u64,
     /// Number of threads that follow the logs during the appends and compare the records, at most
-    /// --logs
+    /// --logs; 0: none. They take processor time from the writers. Not with an engine that cannot
+    /// follow logs (lavakv)
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]
     pub tail_readers: u64,
-    /// Number of logs that are never trimmed
+    /// Number of logs that are never trimmed, the first ones; 0: none. They grow during the whole
+    /// run, beyond --keep
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]
     pub never_trimmed: u64,
-    /// LavaLog: size of a log group (a file of the write-ahead log) in bytes. The steady state needs
-    /// several reused ones
+    /// LavaLog: size of a log group (a file of the write-ahead log) in bytes: a plain number,
+    /// 262144 to 4 GiB. The steady state needs several reused ones [default: 256 MiB; with
+    /// --space-limit at most a 24th of it]
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub group_bytes: Option<u64>,
-    /// LavaLog: space limit of the store in bytes [default: none]
+    /// LavaLog: space limit of the store in bytes: a plain number. At the limit appends wait or
+    /// fail with `NoSpace`; a limit that holds too few log groups is refused. Not with --put-size
+    /// [default: none]
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub space_limit: Option<u64>,
     /// LavaLog: size in bytes of a value put with each record in one batch; 0: the store has keys,
-    /// but none are put [default: no keys]
+    /// but none are put. It shows the cost of keys beside logs. Not with --space-limit, or
+    /// --in-flight above 1 [default: no keys]
     #[arg(long, value_name = "BYTES", conflicts_with = "space_limit")]
     #[serde(default)]
     pub put_size: Option<usize>,
-    /// Number of records read at random after the run, first old ones and then the newest, and
-    /// scanned
+    /// Number of records read at random after the run: first from the older half of the logs, then
+    /// from the newest 100 of each. About as many are then scanned. Each result is checked. 0: no
+    /// such reads
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]
     pub reads: u64,
-    /// Leave the store as if the process was killed, and write the expected contents to FILE
+    /// Leave the store as if the process was killed, and write the expected contents to FILE, for
+    /// --recover. Name the directory with --db, since others are removed. Not with --recover
     #[arg(long, value_name = "FILE", conflicts_with = "recover")]
     #[serde(default)]
     pub crash: Option<PathBuf>,
-    /// Append nothing: open such a store and compare it with FILE
+    /// Append nothing: open such a store in --db, time the open, and compare it with FILE. Give the
+    /// same --logs and --record-size as with --crash. Not with --crash
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
     pub recover: Option<PathBuf>,

@@ -59,44 +59,58 @@ pub enum Mix {
 /// Options of `bench page-server`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PageServerArgs {
-    /// Operations that the clients run
+    /// Operations that the clients run: WriteLog sends redo records, ReadPage reads a page
     #[arg(long, value_enum, default_value_t = Mix::ReadWrite)]
     pub mix: Mix,
-    /// Number of pages of 16 KiB
+    /// Number of pages of 16 KiB, at least --slices. All are written before the measured part, so
+    /// that more take more space and time
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub pages: u64,
-    /// Number of slices (groups of pages), each with its own log
+    /// Number of slices (groups of pages), each with its own log, at least --writers and at most
+    /// --pages
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub slices: u64,
-    /// Number of threads that send redo records
+    /// Number of threads that send redo records, 1 to --slices, each to its own slices. With --mix
+    /// read-only they send none, but still write the segments of --ingest
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub writers: u64,
-    /// Number of threads that read pages
+    /// Number of threads that read pages, at least 1, each one random page after the other. More
+    /// load the server with more concurrent reads. No effect with `--mix write-only`
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub readers: u64,
-    /// Number of redo records per WriteLog, 1 to 10000
+    /// Number of redo records per WriteLog, 1 to 10000. A WriteLog is durable as a whole, so that
+    /// larger batches cost less per record. No effect with `--mix read-only`
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub batch: u64,
-    /// Bytes of a page that a record changes, 16 to 16384
+    /// Bytes of a page that a record changes: a plain number, 16 to 16384. Longer records mean more
+    /// bytes in the logs. No effect with `--mix read-only`
     #[arg(long, value_name = "BYTES", default_value_t = 200)]
     pub record_size: usize,
-    /// Share of batches that arrive after their successor, 0 to 0.5
+    /// Share of batches that arrive after their successor, 0 to 0.5. The server applies no record
+    /// behind such a gap until it is closed. No effect with `--mix read-only`
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub out_of_order: f64,
-    /// WriteLogs per second of all writers; 0: unlimited
+    /// WriteLogs per second of all writers, with latencies from the due time; 0: unlimited. Two
+    /// engines get the same work at a rate that both sustain. No effect with `--mix read-only`
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     pub rate: f64,
-    /// Maximum bytes of records that wait to be applied to pages; above it writers wait
+    /// Maximum bytes of records that wait to be applied to pages: a plain number, at least 1; above
+    /// it writers wait. A larger one lets writers run ahead longer. The report has the wait, which
+    /// latencies do not include
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub backlog: u64,
-    /// Size of the engine's page cache in bytes
+    /// Size of the engine's page cache in bytes: a plain number; LavaStore: at most 4 TiB. A larger
+    /// cache serves more reads from memory
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub cache: u64,
-    /// Size of a memtable in bytes; each family has one that is filled and one that is flushed
+    /// Size of a memtable in bytes: a plain number; LavaStore: 16384 to 4 GiB. Each of the families
+    /// (LavaStore: four) has one that is filled and one that is flushed. Larger ones need more
+    /// memory and mean fewer flushes
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     #[serde(default)]
     pub memtable: u64,
-    /// Duration of the measured part in seconds
+    /// Duration of the measured part in seconds, above 0, fractions allowed. The load, the
+    /// ingestion and the final comparison come on top
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub seconds: f64,
     /// Ingestion before the measured part.

@@ -26,25 +26,30 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Options of `bench pauses`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PausesArgs {
-    /// Number of keys in the store
+    /// Number of keys in the store, at least 1. More keys take more space and time
     #[arg(long, value_name = "N", default_value_t = 400_000)]
     pub num: u64,
-    /// Length of a value in bytes, 8 to 1048576
+    /// Length of a value in bytes: a plain number, 8 to 1048576. Longer values mean more bytes per
+    /// overwrite
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     pub value_size: u64,
-    /// Number of rounds of work
+    /// Number of rounds of work, at least 1, in each of the two stores. The run lasts for all
+    /// rounds of both stores, with the pauses
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub rounds: u64,
-    /// Duration of a round in seconds
+    /// Duration of a round in whole seconds, at least 1, in which the store gets --rate overwrites
+    /// per second
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub work: u64,
-    /// Pause after each round of the second store in seconds
+    /// Pause after each round of the second store in whole seconds; 0: both stores get the same. A
+    /// longer pause lets more background work finish
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub pause: u64,
-    /// Number of overwrites per second of work
+    /// Number of overwrites per second of work, at least 1. At a rate above that of the store the
+    /// rounds last longer
     #[arg(long, value_name = "N", default_value_t = 5_000)]
     pub rate: u64,
-    /// Seed of keys and values
+    /// Seed of keys and values, any number below 2^64: the same seed gives the same overwrites
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

@@ -49,38 +49,44 @@ const FILE_LEN: u64 = 64 << 20;
 /// Options of `bench recovery`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct RecoveryArgs {
-    /// Bytes of keys and values written to the log
+    /// Bytes of keys and values written to the log: a plain number, above 0. The open must read
+    /// about as many, so that its time grows with them; keep it below --memory
     #[arg(long, value_name = "BYTES", default_value_t = 1_000_000_000)]
     pub log_size: u64,
-    /// Length of a value in bytes, 8 to 1048576
+    /// Length of a value in bytes: a plain number, 8 to 1048576; keys have 24. Shorter values mean
+    /// more records for the same --log-size
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub value_size: u64,
-    /// Number of column families, 1 to 1000, with equal numbers of keys
+    /// Number of column families, 1 to 1000, with equal numbers of keys. They share --memory
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub families: u64,
-    /// Number of writing threads, 1 to 1024
+    /// Number of threads that fill the store, 1 to 1024. No effect on the open, which is measured
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub threads: u64,
-    /// Number of puts per batch, 1 to 65536, all to one column family
+    /// Number of puts per batch, 1 to 65536, all to one column family. Larger batches fill the
+    /// store faster
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: u64,
-    /// Memory for memtables in bytes, for the fill and the open; at least 65536 per column family
+    /// Memory for memtables in bytes, for the fill and the open: a plain number; at least 65536 per
+    /// column family. With less than --log-size the store flushes, and the log gets shorter
     #[arg(long, value_name = "BYTES", default_value_t = 6_000_000_000)]
     pub memory: u64,
     /// Minimum length in bytes of values that are separated from keys, in engines that support it;
-    /// 0: none
+    /// 0: none, LavaStore: otherwise 32 to 16777216. It matters only for data that is flushed
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     pub min_blob_size: u64,
-    /// Number of background threads
+    /// Number of background threads of the store; LavaStore: 1 to 64. At the open, up to three of
+    /// them insert the records of the log
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub background_threads: u64,
-    /// Use the page cache for data instead of direct I/O
+    /// Use the page cache of the system for data instead of direct I/O
     #[arg(long)]
     pub buffered_io: bool,
-    /// Keep the files in the page cache before the open
+    /// Keep the files in the page cache before the open, so that it may read from memory. Without
+    /// it the open reads from the device
     #[arg(long)]
     pub warm: bool,
-    /// Seed of keys and values
+    /// Seed of keys and values, any number below 2^64: the same seed gives the same data
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

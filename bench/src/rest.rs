@@ -30,22 +30,26 @@ const REST_FIXED_S: f64 = 60.0;
 /// Options of `bench rest`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct RestArgs {
-    /// Number of keys in the store, at least 3
+    /// Number of keys in the store, 3 to 10000000000. More keys take more space and time
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub num: u64,
-    /// Length of a value in bytes, 16 to 16777216
+    /// Length of a value in bytes: a plain number, 16 to 16777216. Values cannot be compressed
     #[arg(long, value_name = "BYTES", default_value_t = 16_000)]
     pub value_size: u64,
-    /// Percentage of deleted keys, 0 to 100
+    /// Percentage of deleted keys, 0 to 100, a whole number: of the last third of the keys by one
+    /// range, of the others one by one
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     pub deleted: u64,
-    /// Seconds in which the idle store must not write
+    /// Whole seconds in which the idle store must not write, after it came to rest; 0: no such
+    /// check. They lengthen the run
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub still: u64,
-    /// Seconds without a written byte after which rest work has ended
+    /// Whole seconds without a written byte after which rest work has ended, if the store reports
+    /// so too. Too few may take a pause for the end
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub ended: u64,
-    /// Seed of keys and values
+    /// Seed of keys and values, any number below 2^64: the same seed gives the same data and
+    /// deletes
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

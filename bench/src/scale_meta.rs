@@ -22,17 +22,20 @@ const TERABYTES_MAX: f64 = 1000.0;
 /// Options of `bench scale-meta`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ScaleMetaArgs {
-    /// Terabytes of values in the modelled store, at most 1000
+    /// Terabytes (10^12 bytes) of values in the modelled store, above 0 to 1000, fractions allowed.
+    /// Only its metadata is made, in memory, which grows with them; no disk is used
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     pub terabytes: f64,
-    /// Length of a value in bytes, 1 to 1048576
+    /// Length of a value in bytes: a plain number, 1 to 1048576. Shorter values mean more tables
+    /// for the same --terabytes
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub value_size: u64,
-    /// Number of names of value files in the tables that are built, 1 to 100000000; the others are
-    /// extrapolated
+    /// Number of names of value files in the tables that are built, 1 to 100000000. Other tables
+    /// are extrapolated; more names need more memory, and extrapolate less
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     pub names: u64,
-    /// Number of repetitions of each measurement, 1 to 1000; the minimum counts
+    /// Number of repetitions of each measurement, 1 to 1000. The minimum counts, so that more of
+    /// them exclude more disturbances
     #[arg(long, value_name = "N", default_value_t = 9)]
     pub rounds: u64,
 }

@@ -13,50 +13,65 @@ const DEPTH_MAX: u64 = 4096;
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestArgs {
-    /// async: number of requests in flight in the single thread, 1 to 4096
+    /// async: number of requests in flight in the single thread, 1 to 4096; with --blocking number
+    /// of threads. More raise the rate until the device is busy, and then only the latency
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().depth)]
     pub depth: u64,
-    /// async: kind of the requests [default: read]; ycsb: mix [default: a]
+    /// async: kind of all requests: read, write, mixed or scan [default: read]. ycsb: mix of
+    /// operations, a to f [default: a]; not with --phases. No other workload takes it
     #[arg(long = "workload", value_enum, value_name = "MIX")]
     pub mix: Option<Mix>,
-    /// ycsb: mixes to run consecutively in one store, each for --seconds: read, write, mixed, scan,
-    /// a, b, c, f
+    /// ycsb: mixes to run consecutively in one store, separated by commas, each for --seconds
+    /// (required): read, write, mixed, scan, a, b, c, f. It shows how the store adapts. Not with
+    /// --workload and --rate [default: only --workload]
     #[arg(long, value_enum, value_name = "MIX,...", value_delimiter = ',')]
     pub phases: Vec<Mix>,
-    /// async: use a blocking thread for each request in flight instead
+    /// async: use a blocking thread for each of the --depth requests instead of one thread with all
+    /// in flight, to compare the two. No effect on other workloads
     #[arg(long)]
     pub blocking: bool,
-    /// sync: number of concurrent durable writes, 1 to 4096
+    /// sync, ablation --spandb: number of concurrent durable puts, 1 to 4096: a blocking thread
+    /// each, or with --async all in one thread. More of them share a device write, which raises the
+    /// rate. The default of ablation --spandb is 64
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().writers)]
     pub writers: u64,
-    /// sync: use one thread with all writes in flight instead of a thread each
+    /// sync: use one thread with all --writers puts in flight instead of a blocking thread each. No
+    /// effect on other workloads
     #[arg(long = "async")]
     pub in_flight: bool,
-    /// LavaStore: maximum number of concurrent device writes of the log, where measurements favor
-    /// it: 1 to 3, or 0 to adapt
+    /// LavaStore: maximum number of concurrent device writes of the log, 1 to 3, or 0 to adapt it.
+    /// More than one is used only where measurements favor it: with many durable writers on a
+    /// device that gains from more
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().loggers)]
     pub loggers: u64,
-    /// LavaStore: maximum age of a buffered log page in milliseconds. A page whose memtable is
-    /// flushed sooner is never written to the log device; the memory grows by the waiting pages. 0:
-    /// off [default: 10000]
+    /// LavaStore: maximum age of a buffered log page in milliseconds, 0 to 3600000; 0: off. A page
+    /// whose memtable is flushed sooner is never written to the log device; a power failure loses
+    /// younger pages. The memory grows by the waiting pages [default: 10000]
     #[arg(long, value_name = "MS")]
     pub buffered_age: Option<u64>,
-    /// LavaStore, RocksDB: directory on a second disk for the log
+    /// LavaStore, RocksDB: directory on a second disk for the log, so that its writes do not wait
+    /// for others. Only with async, sync, overwrite, ycsb and ablation --spandb [default: in the
+    /// store's directory]
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
-    /// LavaStore: maximum bytes of hot values on the disk of --log-dir
+    /// LavaStore: maximum bytes of hot (often overwritten) values on the disk of --log-dir: a plain
+    /// number, at most 1 PiB; 0: none. Other values go to the first disk. Above 0 it needs
+    /// --log-dir
     #[arg(long = "fast-tier-values", alias = "speed-values", value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
     pub speed_values: u64,
-    /// LavaStore: write all flushed values to the disk of --log-dir first; those that survive a
-    /// garbage collection move to the first disk
+    /// LavaStore: write all flushed values, not only hot ones, to the disk of --log-dir first.
+    /// Those that survive a garbage collection move to the first disk. Needs --fast-tier-values
+    /// above 0 bytes, which bounds them
     #[arg(long = "fast-tier-flushed", alias = "speed-fresh", default_value_t = RequestArgs::default().speed_fresh)]
     pub speed_fresh: bool,
-    /// LavaStore: number of levels, from level 0 on, with tables on the disk of --log-dir: 0 to 7, or
-    /// `moving` to adapt it
+    /// LavaStore: number of levels, from level 0 on, with tables on the disk of --log-dir: 0 (only
+    /// the log) to 7, or `moving` (adaptive). More levels need more space there. Above 0 it needs
+    /// --log-dir
     #[arg(long = "fast-tier-levels", alias = "speed-levels", value_name = "N|moving", default_value_t = RequestArgs::default().speed_levels)]
     pub speed_levels: SpeedLevels,
-    /// ablation: measure each part of the durable write path instead of the mechanisms of
-    /// Scavenger+; with --log-dir also a second disk for the log
+    /// ablation: measure each part of the durable write path, with the workload sync, instead of
+    /// the mechanisms of Scavenger+. With --log-dir it measures a second disk for log and tables
+    /// too. Not with `--policy` (without a name) or --mechanisms
     #[arg(long)]
     pub spandb: bool,
 }

@@ -33,29 +33,40 @@ pub enum Clients {
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TailArgs {
-    /// tail: loads in percent of the sustained rate, run consecutively in one store [default: 80;
-    /// with --burst 100]
+    /// tail: loads in percent of the sustained rate, above 0 to 1000, separated by commas, run
+    /// consecutively in one store. Above 100 requests queue up. `ablation --policy` takes one load.
+    /// Not with --closed [default: 80; with --burst 100]
     #[arg(long, value_name = "PERCENT,...")]
     pub load: Option<Loads>,
-    /// tail: number of column families that share the keys and the memtable memory, 1 to 1024
+    /// tail: number of column families that share the keys and the memtable memory, 1 to 1024, at
+    /// most --num. More of them mean smaller memtables (not below 1 MiB). Only with tail and
+    /// ablation --policy
     #[arg(long, value_name = "N", default_value_t = TailArgs::default().families)]
     pub families: u64,
-    /// tail: share of gets in the operations, 0 to 1
+    /// tail: share of gets in the operations, 0 (only updates) to 1 (only gets). No effect on other
+    /// workloads than tail and ablation --policy
     #[arg(long, value_name = "RATIO", default_value_t = TailArgs::default().read_share)]
     pub read_share: f64,
-    /// tail: one queue for all threads, or separate ones for reads and writes
+    /// tail: one queue for all threads, so that a read waits behind a delayed write, or separate
+    /// ones for reads and writes. `separate` needs at least 2 --threads. Not with --closed
     #[arg(long, value_enum, default_value_t = Clients::Shared)]
     pub clients: Clients,
-    /// tail: multiply the rate for some seconds, then pause for --idle, repeatedly
+    /// tail: multiply the rate for some seconds, then send nothing for --idle, repeatedly during
+    /// --seconds; above 0, at most 1000 times. Without a value: 3x10s. Not with --closed [default:
+    /// a steady rate]
     #[arg(long, value_name = "TIMESxSECONDS", num_args = 0..=1, default_missing_value = "3x10s")]
     pub burst: Option<Burst>,
-    /// tail: pause between two bursts, such as 20s or 500ms [default: 20s]
+    /// tail: pause between two bursts: seconds, such as 20s, 500ms or 20, at least 0. Background
+    /// work catches up in a longer one. Needs --burst [default: 20s]
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<Span>,
-    /// tail: number of clients in a closed loop, 1 to 1024, instead of a rate
+    /// tail: number of clients in a closed loop, 1 to 1024, instead of a rate. Each begins its next
+    /// operation when the last one is done. More clients demand more than the device sustains. Not
+    /// with --load, --burst or --clients separate [default: a rate]
     #[arg(long, value_name = "CLIENTS")]
     pub closed: Option<u64>,
-    /// tail: seconds to measure the sustained rate
+    /// tail: seconds, above 0, to measure the sustained rate before the loads. More give a steadier
+    /// figure and a longer run. No effect with --rate
     #[arg(long, value_name = "SECONDS", default_value_t = TailArgs::default().find_seconds)]
     pub find_seconds: f64,
     /// Ends the run once the rate is measured.

@@ -25,10 +25,12 @@ const SEGMENT_BYTES_MAX: u64 = lavastore::limits::VALUE_LEN_MAX;
 /// Options of the ingestion.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct IngestArgs {
-    /// Number of segments (whole runs of new pages) ingested before the measured part
+    /// Number of segments (whole runs of new pages) ingested and read back before the measured
+    /// part, by the --writers; 0: none. Each takes --segment-bytes of disk space
     #[arg(long = "ingest", value_name = "SEGMENTS", default_value_t = 0)]
     pub segments: u64,
-    /// Size of a segment in bytes: a multiple of 16384, at most 1 GiB
+    /// Size of a segment in bytes: a plain number, a multiple of 16384, at most 1 GiB. No effect
+    /// without --ingest
     #[arg(long, value_name = "BYTES", default_value_t = SEGMENT_BYTES_MAX)]
     pub segment_bytes: u64,
 }

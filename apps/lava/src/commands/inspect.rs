@@ -227,7 +227,7 @@ impl Metrics {
             ErrorKind::NotFound => failure(
                 Status::NotFound,
                 format!(
-                    "no metrics in {}: run a program that opens the store with Options::metrics_file",
+                    "no metrics in {}: run a program that opens the store with Options::metrics_file; the store was not opened",
                     self.file.display()
                 ),
             ),
@@ -249,12 +249,12 @@ impl Metrics {
         let file = self.file.display();
         let what = if is_dead {
             format!(
-                "the process that wrote {file} has exited: the last metrics are {} old",
+                "the process that wrote {file} has exited: nobody holds the store's lock, and the last metrics are {} old (rewritten every 5 seconds while a process has the store open); the store was not opened: open it in a program with Options::metrics_file, then repeat",
                 seconds_text(age)
             )
         } else {
             format!(
-                "the metrics in {file} are {} old: the process that wrote them has exited or hangs",
+                "the metrics in {file} are {} old (rewritten every 5 seconds while a process has the store open): the process that wrote them has exited or hangs; the store was not opened: end that process, open the store with Options::metrics_file, then repeat",
                 seconds_text(age)
             )
         };
