@@ -12,17 +12,19 @@ const GLOBAL: &str = "Global options";
 #[derive(Parser)]
 #[command(name = "lava", version, disable_help_subcommand = true, after_long_help = status::table())]
 pub struct Cli {
-    /// Directory of the store; lavafs:PATH for a LavaFS volume (a device or an image) with the
-    /// store in /db, lavafs:PATH:/DIR for another directory of the volume
+    /// Directory of the store. On a LavaFS volume (a device or an image): lavafs:PATH for the store
+    /// in /db, lavafs:PATH:/DIR for another directory of the volume. A volume on two devices is
+    /// PATH+FAST. The commands below fs name the volume instead
     #[arg(long, global = true, value_name = "DIR", env = "LAVA_DB", help_heading = GLOBAL)]
     pub db: Option<PathBuf>,
-    /// Fast tier of the store for its log: a directory, or lavafs:PATH as with --db. A store
-    /// without one gets it when it is opened for writing, and needs this option from then on; lava
-    /// fast-tier detach detaches it
+    /// Fast tier of the store for its log: a directory, or lavafs:PATH as with --db [default:
+    /// none]. A store without one gets it when it is opened for writing, and needs this option from
+    /// then on; lava fast-tier detach detaches it
     #[arg(long, alias = "speed", global = true, value_name = "DIR", env = "LAVA_SPEED", help_heading = GLOBAL)]
     pub fast_tier: Option<PathBuf>,
-    /// Page cache of LavaFS volumes in bytes: a number with K, M, G or T. The store's own cache is
-    /// separate
+    /// Page cache of LavaFS volumes in bytes: a number, alone or with K, M, G or T (powers of
+    /// 1024), at least 64K; 0: none. It serves repeated reads of up to 64 KiB. The store's own
+    /// cache is separate. No effect on directories [default: 0]
     #[arg(long, global = true, value_name = "BYTES", value_parser = commands::fs::size, help_heading = GLOBAL)]
     pub page_cache: Option<u64>,
     #[command(subcommand)]
@@ -31,17 +33,18 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Set a key
+    /// Set a key to a value; creates a missing store
     Put(commands::keys::PutArgs),
-    /// Print the value of a key
+    /// Print the value of a key; exit status 4 if there is no such key
     Get(commands::keys::GetArgs),
-    /// Delete keys
+    /// Delete keys, or all keys of a range, in one atomic write. Keys that do not exist are no
+    /// error
     Del(commands::keys::DelArgs),
-    /// Print entries in key order
+    /// Print entries in key order, one per line: key, tab, value, with escapes
     Scan(commands::keys::ScanArgs),
     /// Import records from files: TSV, JSON lines, Debian package indexes; plain, .gz, .lz4 or .zst
     Import(commands::import::ImportArgs),
-    /// Export records in key order
+    /// Export records of a column family in key order, to standard output or a file
     Export(commands::export::ExportArgs),
     /// Show column families, the shape of the tree and counters
     #[command(visible_alias = "stats")]
@@ -49,28 +52,30 @@ pub enum Command {
     /// List, create and drop column families
     #[command(subcommand)]
     Family(commands::families::FamilyCommand),
-    /// Show the owner of each byte on disk
+    /// Show the owner of each byte on disk: tables, values, garbage, log and others
     Space(commands::inspect::ReportArgs),
-    /// Collect the garbage of separated values
+    /// Collect the garbage of separated values: rewrite their files without it
     Gc(commands::gc::GcArgs),
-    /// Compact column families down to the last level
+    /// Compact column families down to the last level, which drops deleted and overwritten entries
     Compact(commands::gc::CompactArgs),
-    /// Read and check every byte of every table
+    /// Read and check every byte of the keys: tables, value files, log, manifest; exit status 5 if
+    /// any is damaged. lava log verify checks logs
     Verify(commands::inspect::ReportArgs),
     /// Salvage the undamaged keys and logs into a new store; exit status 5 if data is lost
     Repair(commands::repair::RepairArgs),
-    /// Make a consistent copy of the store in a new directory
+    /// Make a consistent copy of the store in another directory, while it is in use
     Checkpoint(commands::checkpoint::CheckpointArgs),
-    /// Show or detach the fast tier of the store
+    /// Detach the fast tier from the store; --fast-tier attaches it
     #[command(subcommand, alias = "speed")]
     FastTier(commands::speed::FastTierCommand),
-    /// List the engines that share the store, or remove one
+    /// List the engines that share the store (keys, logs), or remove one with its data
     Engines(commands::engines::EnginesArgs),
-    /// Raise the format of the store; earlier releases then refuse it
+    /// Raise the format of the store for good; earlier releases then refuse it
     Upgrade(commands::upgrade::UpgradeArgs),
-    /// Run a benchmark: load, overwrite, read, readwhilewriting or scan
+    /// Run a benchmark: load, overwrite, read, scan, tail and others, in a new store, by default
+    /// below ./bench-data
     Bench(Box<commands::bench::BenchCommand>),
-    /// Import real data, overwrite it, kill the writer, verify
+    /// Import real data, overwrite it, kill the writer, verify that no acknowledged write is lost
     Demo(demo::DemoArgs),
     /// Append to, read and trim logs
     #[command(subcommand)]
@@ -78,7 +83,7 @@ pub enum Command {
     /// Create, inspect and check LavaFS volumes
     #[command(subcommand)]
     Fs(commands::fs::FsCommand),
-    /// Print the contents of the store's files
+    /// Print the contents of the store's files, even if the store does not open
     #[command(visible_alias = "inspect")]
     Dump(commands::inspect::DumpArgs),
     /// Explain a command, or the exit statuses (lava help exit-codes)

@@ -96,7 +96,7 @@ pub fn is_whole(damage: &[lavastore::Error]) -> Result<()> {
     match damage.first() {
         None => Ok(()),
         Some(damage) => {
-            let what = format!("the output ends before the damage: {damage:#}");
+            let what = format!("the output shows only the data before the damage: {damage:#}");
             Err(status::failure(Status::Damage, what))
         }
     }
@@ -151,14 +151,17 @@ fn with_own_family(place: &StoreLocation, options: Options) -> Result<Options> {
 /// Options of new data in a column family.
 #[derive(Args)]
 pub struct FamilyArgs {
-    /// Values of at least this many bytes are stored separately from keys (0: none) [default: as
-    /// the family has it; 512 if new]
+    /// Values of at least this many bytes are stored separately from keys, so that compactions do
+    /// not rewrite them. A plain number, 32 to 16777216; 0: none. The family keeps the option, for
+    /// new data [default: as the family has it; 512 if new]
     #[arg(long, value_name = "BYTES")]
     min_blob_size: Option<usize>,
-    /// Compression: none, lz4 or zstd [default: as the family has it; none if new]
+    /// Compression: none, lz4 or zstd. It saves space and costs processor time. The family keeps
+    /// the option, for new data [default: as the family has it; none if new]
     #[arg(long, value_name = "CODEC", value_parser = codec)]
     compression: Option<Compression>,
-    /// Compaction policy: leveled or vlsm [default: as the family has it; leveled if new]
+    /// Compaction policy: leveled or vlsm (narrow compactions, for shorter waits of writers). The
+    /// family keeps the option [default: as the family has it; leveled if new]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     policy: Option<PolicyChoice>,
 }

@@ -34,13 +34,16 @@ const VOLUME_DIR: &str = "/bench";
 pub struct BenchFsCommand {
     #[command(flatten)]
     fs: bench::fs::FsArgs,
-    /// Size of each file in bytes: a number with K, M or G
+    /// Size of each file in bytes: a number, alone or with K, M, G or T (powers of 1024), at least
+    /// --io-size. The files of all threads are removed at the end
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = super::fs::size)]
     file_size: u64,
-    /// Destroy the contents of the bare device of `--db device:PATH`
+    /// Destroy the contents of the bare device of `--db device:PATH`. Without it a device with
+    /// known data is refused. No effect on directories and volumes
     #[arg(long)]
     force: bool,
-    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
+    /// Also write the report as JSON to this file, which is replaced; without a file name, print
+    /// JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
@@ -134,10 +137,12 @@ enum OtherBench {
 pub struct BenchLogCommand {
     #[command(flatten)]
     logs: LogArgs,
-    /// Engine to measure
+    /// Engine to measure: `lavalog`, or for comparison `lavakv` with a key per record.
+    /// --group-bytes, --space-limit and --put-size have no effect on `lavakv`
     #[arg(long, value_enum, default_value = "lavalog")]
     engine: OwnEngine,
-    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
+    /// Also write the report as JSON to this file, which is replaced; without a file name, print
+    /// JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
@@ -171,10 +176,12 @@ fn at_site(db: Option<PathBuf>, reuse: bool, run: impl FnOnce(LogSite, &Path) ->
 pub struct BenchStore {
     #[command(flatten)]
     bench: BenchArgs,
-    /// Confirm a load of 256 MiB or more below ./bench-data, if there is no terminal
+    /// Confirm a load of 256 MiB or more below ./bench-data, if there is no terminal. Not needed
+    /// with --db or --num, and for tail
     #[arg(long)]
     yes: bool,
-    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
+    /// Also write the report as JSON to this file, which is replaced; without a file name, print
+    /// JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }

@@ -24,13 +24,16 @@ use std::time::Duration;
 /// Options of `checkpoint`.
 #[derive(Args)]
 pub struct CheckpointArgs {
-    /// Directory of the copy, which must not exist; for a store on a LavaFS volume,
-    /// lavafs:PATH:/DIR on the same volume
+    /// Directory of the copy, missing or empty; for a store on a LavaFS volume, lavafs:PATH:/DIR on
+    /// the same volume. On the file system of the store hard links share the files; elsewhere all
+    /// bytes are copied
     pub target: PathBuf,
-    /// Longest wait in seconds until the process that has the store open accepts the request
+    /// Longest wait in whole seconds until the process that has the store open accepts the request,
+    /// then the command fails. The copy itself has no time limit. No effect if no process has the
+    /// store open
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     wait: u64,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }
@@ -134,7 +137,7 @@ fn target_beside(db: &Path, target: &Path) -> Result<PathBuf> {
             ))
         }
         (None, Some(_)) => output::usage(
-            "a checkpoint shares files with its store and must be on the same file system: name a directory there, or copy the store with lava repair --into lavafs:PATH",
+            "the checkpoint of a store in a directory cannot be on a LavaFS volume: name a directory, or copy the store with lava repair --into lavafs:PATH",
         ),
     }
 }

@@ -16,10 +16,12 @@ use std::path::Path;
 /// Permissions to create missing things.
 #[derive(Args)]
 pub struct CreateArgs {
-    /// Create missing parent directories of a new store
+    /// Create missing parent directories of a new store. Without it a missing parent is an error,
+    /// because the path may be mistyped. No effect if the store exists
     #[arg(long)]
     parents: bool,
-    /// Allow to add keys to a store with only logs, or logs to one with only keys
+    /// Allow to add keys to a store with only logs, or logs to one with only keys. Without it the
+    /// command refuses such a store, because the path may be wrong
     #[arg(long)]
     add_engine: bool,
 }

@@ -16,13 +16,14 @@ const LOGS: &str = "LavaLog";
 /// Options of `engines`.
 #[derive(Args)]
 pub struct EnginesArgs {
-    /// Remove this engine for good, with its records, its files and its part of the log
+    /// Remove this engine (such as LavaLog, the logs) for good, with its records, its files and its
+    /// part of the log. The keys cannot be removed. Needs --yes [default: list the engines]
     #[arg(long, value_name = "NAME")]
     remove: Option<String>,
-    /// Confirm the removal
+    /// Confirm the removal, which cannot be undone. Only with --remove
     #[arg(long, requires = "remove")]
     yes: bool,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }

@@ -29,19 +29,22 @@ pub struct ExportArgs {
     /// Output file, compressed if its name ends in .gz, .lz4 or .zst; it appears only when it is
     /// complete [default, and -: standard output]
     file: Option<PathBuf>,
-    /// Replace an existing file
+    /// Replace an existing file, once the export is complete. Without it an existing file is
+    /// refused. Only with a file
     #[arg(long, requires = "file")]
     force: bool,
-    /// Format [default: by the file's name; tsv for standard output]
+    /// Format [default: by the file's name, which is refused if it tells none; tsv for standard
+    /// output]
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
     range: RangeArgs,
     /// Continue behind unreadable data; report the file and the missing keys on standard error
-    /// (with --json: also as left_out in the result); exit status 3
+    /// (with --json: also as left_out in the result); exit status 3. Without it the export ends
+    /// there
     #[arg(long)]
     skip_damaged: bool,
-    /// Print the result as JSON (only with a file)
+    /// Print the result as JSON: records, bytes, seconds, left_out (only with a file)
     #[arg(long, requires = "file")]
     json: bool,
 }
@@ -240,7 +243,9 @@ fn told(args: &ExportArgs, to_file: bool, sum: &Exported, seconds: f64) -> Resul
         count => {
             let (places, were) =
                 (counted(count as u64, "damaged place"), if count == 1 { "was" } else { "were" });
-            let what = format!("the export is incomplete: {places} {were} left out");
+            let what = format!(
+                "the export is incomplete: {places} {were} left out, as listed; the output has all other records"
+            );
             Err(failure(Status::NotWhole, what))
         }
     }

@@ -15,9 +15,9 @@ use std::path::PathBuf;
 pub enum FamilyCommand {
     /// List the column families: tables, bytes, name
     Ls(ListArgs),
-    /// Create a column family
+    /// Create a column family; creates a missing store
     Create(CreateFamilyArgs),
-    /// Drop a column family with all its data
+    /// Drop a column family with all its data, for good
     Drop(DropArgs),
 }
 
@@ -33,7 +33,7 @@ pub fn run(db: Option<PathBuf>, command: FamilyCommand) -> Result<()> {
 /// Options of `family ls`.
 #[derive(Args)]
 pub struct ListArgs {
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }
@@ -65,13 +65,13 @@ fn ls(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
 /// Options of `family create`.
 #[derive(Args)]
 pub struct CreateFamilyArgs {
-    /// Name of the column family
+    /// Name of the new column family, at most 1024 bytes. An existing one is refused
     name: String,
     #[command(flatten)]
     options: FamilyArgs,
     #[command(flatten)]
     create: CreateArgs,
-    /// Print a JSON object with the name
+    /// Print a JSON object with the name; without it a successful command prints nothing
     #[arg(long)]
     json: bool,
 }
@@ -88,12 +88,12 @@ fn create(db: Option<PathBuf>, args: &CreateFamilyArgs) -> Result<()> {
 /// Options of `family drop`.
 #[derive(Args)]
 pub struct DropArgs {
-    /// Name of the column family
+    /// Name of the column family, which must exist
     name: String,
-    /// Confirm the drop
+    /// Confirm the drop, which cannot be undone. Without it nothing is dropped
     #[arg(long)]
     yes: bool,
-    /// Print a JSON object with the name
+    /// Print a JSON object with the name; without it a successful command prints nothing
     #[arg(long)]
     json: bool,
 }

@@ -35,23 +35,24 @@ const COPY_LEN: usize = 1 << 20;
 pub enum FsCommand {
     /// Create a volume on a device or in a new image file, or on two: a large one and a fast one
     Mkfs(MkfsArgs),
-    /// List a directory
+    /// List a directory of a volume: bytes and name of each file
     Ls(LsArgs),
-    /// Print a file
+    /// Print a file of a volume as it is
     Cat(FileArgs),
-    /// Copy a file; a path on the volume begins with a colon
+    /// Copy a file to, from or within a volume; a path on the volume begins with a colon
     Cp(CpArgs),
-    /// Show the metadata of a file
+    /// Show the metadata of a file: bytes, allocated bytes, names, blocks
     Stat(FileArgs),
-    /// Show the owner of each byte of the volume
+    /// Show the owner of each byte of the volume: files, journal, free
     Df(VolumeArgs),
-    /// Extend a volume to the new size of its device, or extend its image
+    /// Extend a volume to the new size of its device, or extend its image; it is never shortened
     Grow(GrowArgs),
-    /// Check a volume; exit status 5 if it is damaged
+    /// Check the metadata of a volume, not the contents of files; exit status 5 if it is damaged
     Fsck(FsckArgs),
-    /// Print the superblock and the journal
+    /// Print the superblock and the journal of a volume, to examine damage
     DumpJournal(VolumeArgs),
-    /// Mount a volume in a directory, read-only, until umount DIR
+    /// Mount a volume in a directory, read-only, until umount DIR; no process can write it
+    /// meanwhile
     #[cfg(feature = "fuse")]
     Mount(MountArgs),
 }
@@ -59,29 +60,32 @@ pub enum FsCommand {
 /// Options of `mkfs`.
 #[derive(Args)]
 pub struct MkfsArgs {
-    /// Device or image
+    /// Device, or image (a file): a missing image is created with --size
     path: PathBuf,
-    /// Size of the image in bytes: a number with K, M, G or T. Devices keep their size
+    /// Size of the image in bytes: a number, alone or with K, M, G or T (powers of 1024). It is a
+    /// multiple of 4096, at least 4M. Required for a new image. Devices and existing images keep
+    /// their size; another one is refused
     #[arg(long, value_parser = size)]
     size: Option<u64>,
     /// Second, faster device or image for the journal, logs and manifests. The volume is then named
-    /// PATH+FAST
+    /// PATH+FAST, and needs both from then on [default: one device]
     #[arg(long, alias = "speed")]
     fast_tier: Option<PathBuf>,
-    /// Size of the second image in bytes: a number with K, M, G or T
+    /// Size of the second image in bytes, as for --size. Required if that image is new; only with
+    /// --fast-tier
     #[arg(long, alias = "speed-size", value_parser = size, requires = "fast_tier")]
     fast_tier_size: Option<u64>,
     /// Allocate the image while it is written instead of writing it once from end to end. It is
     /// created faster and starts small, but file syncs are slower. If the underlying file system
     /// fills up, writes fail although the volume has space, and the store stops until it is
-    /// reopened with space
+    /// reopened with space. No effect on devices
     #[arg(long)]
     sparse: bool,
-    /// Overwrite existing data: another file system, a partition table, a volume, unknown data. A
-    /// device that is mounted or in use is refused all the same
+    /// Overwrite existing data: another file system, a partition table, a volume, unknown data,
+    /// which are lost. A device that is mounted or in use is refused all the same
     #[arg(long)]
     force: bool,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }
@@ -89,16 +93,18 @@ pub struct MkfsArgs {
 /// Options of `grow`.
 #[derive(Args)]
 pub struct GrowArgs {
-    /// Device or image
+    /// Device or image of the volume; of a volume on two devices both, as LARGE+FAST
     path: PathBuf,
-    /// New size of the volume in bytes: a number with K, M, G or T. A shorter image is extended in
-    /// the way it was created. Default: the whole device or image
+    /// New size of the volume in bytes: a number, alone or with K, M, G or T (powers of 1024), not
+    /// below the present size. A shorter image is extended in the way it was created. Default: the
+    /// whole device or image
     #[arg(value_parser = size)]
     size: Option<u64>,
-    /// Which device of a volume on two has this SIZE
+    /// Which device of a volume on two has this SIZE. Only with SIZE; no effect on a volume on one
+    /// device
     #[arg(long, value_enum, requires = "size", default_value_t = Of::Capacity)]
     device: Of,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }
@@ -115,7 +121,7 @@ pub enum Of {
 /// Options of `ls`.
 #[derive(Args)]
 pub struct LsArgs {
-    /// Device or image
+    /// Device or image of the volume; of a volume on two devices both, as LARGE+FAST
     path: PathBuf,
     /// Directory on the volume to list
     #[arg(default_value = "/")]
@@ -128,11 +134,11 @@ pub struct LsArgs {
 /// A file on a volume.
 #[derive(Args)]
 pub struct FileArgs {
-    /// Device or image
+    /// Device or image of the volume; of a volume on two devices both, as LARGE+FAST
     path: PathBuf,
-    /// File on the volume
+    /// File on the volume, from its root: /db/CURRENT
     file: PathBuf,
-    /// Print a JSON object
+    /// Print a JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -140,13 +146,15 @@ pub struct FileArgs {
 /// Options of `cp`.
 #[derive(Args)]
 pub struct CpArgs {
-    /// Device or image
+    /// Device or image of the volume; of a volume on two devices both, as LARGE+FAST
     path: PathBuf,
-    /// Source file: on the volume if the path begins with a colon, otherwise on this machine
+    /// Source file: on the volume if the path begins with a colon, otherwise on this machine. At
+    /// least one of the two is on the volume
     from: String,
-    /// Target file, which must not exist; a path on the volume begins with a colon
+    /// Target file, which must not exist; a path on the volume begins with a colon. Missing
+    /// directories are created
     to: String,
-    /// Print a JSON object with the copied file
+    /// Print a JSON object with the copied file; without it a successful command prints nothing
     #[arg(long)]
     json: bool,
 }
@@ -155,18 +163,18 @@ pub struct CpArgs {
 #[cfg(feature = "fuse")]
 #[derive(Args)]
 pub struct MountArgs {
-    /// Device or image
+    /// Device or image of the volume; of a volume on two devices both, as LARGE+FAST
     path: PathBuf,
-    /// Existing empty directory
+    /// Existing empty directory of this machine
     dir: PathBuf,
 }
 
 /// A volume.
 #[derive(Args)]
 pub struct VolumeArgs {
-    /// Device or image
+    /// Device or image of the volume; of a volume on two devices both, as LARGE+FAST
     path: PathBuf,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }
@@ -174,12 +182,13 @@ pub struct VolumeArgs {
 /// Options of `fsck`.
 #[derive(Args)]
 pub struct FsckArgs {
-    /// Device or image
+    /// Device or image of the volume; of a volume on two devices both, as LARGE+FAST
     path: PathBuf,
-    /// Repair the damage if possible
+    /// Repair the damage if possible, by new metadata without the damaged parts; the report lists
+    /// what is given up. Copy the device before. Without it nothing is written
     #[arg(long)]
     repair: bool,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }
@@ -251,10 +260,10 @@ fn make_device(path: &Path, size: Option<u64>, sparse: bool, option: &str) -> Re
     }
     let kind = device::kind(path)?;
     let device = device::open(path, &DeviceOptions::default())?;
-    if exists && size.is_some_and(|len| len != device.len()) {
+    if let Some(asked) = size.filter(|len| exists && *len != device.len()) {
         let (name, len) = (kind.name(), device.len());
         return output::usage(format!(
-            "the {name} {} exists already and has {len} bytes: omit {option}",
+            "the {name} {} exists already and has {len} bytes, not {asked}: omit {option}, or name a new image",
             path.display()
         ));
     }

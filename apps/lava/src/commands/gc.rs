@@ -19,14 +19,16 @@ use std::sync::Arc;
 /// Options of `gc`.
 #[derive(Args)]
 pub struct GcArgs {
-    /// Only print the plan
+    /// Only print the plan: the files with the bytes to read, write and free. Nothing is changed,
+    /// and another process may have the store open
     #[arg(long)]
     dry_run: bool,
-    /// Collect until at most this share of all separated values is garbage: 0.1 or 10% [default:
-    /// until each value file is below gc_ratio_percent of its column family]
+    /// Collect until at most this share of all separated values is garbage: 0 to 1 or 0% to 100%,
+    /// such as 0.1 or 10%. A lower share saves space and costs rewrites [default: until each value
+    /// file is below gc_ratio_percent of its column family]
     #[arg(long, value_name = "RATIO", value_parser = percent)]
     until: Option<u32>,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }
@@ -243,19 +245,20 @@ fn report_text(report: &GcReport, seconds: f64) -> String {
 /// Options of `compact`.
 #[derive(Args)]
 pub struct CompactArgs {
-    /// Column family [default: all]
+    /// Column family, which must exist [default: all]
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
     #[command(flatten)]
     options: FamilyArgs,
     /// Rewrite all tables and values under the present options for compression, separation and
-    /// placement. After an interruption, --from resumes at the last reported key
+    /// placement, which reads and writes all data. After an interruption, --from resumes at the
+    /// last reported key
     #[arg(long)]
     rewrite: bool,
-    /// Only keys from this one on, escaped as in the progress report
+    /// Only keys from this one on, escaped as in the progress report [default: all keys]
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }

@@ -64,9 +64,9 @@ pub fn completions(args: &CompletionsArgs) -> Result<()> {
 /// Options of `man`.
 #[derive(Args)]
 pub struct ManArgs {
-    /// Output directory; created if missing
+    /// Output directory, created with its parents if missing. Existing pages are replaced
     dir: PathBuf,
-    /// Print JSON
+    /// Print the names of the pages as JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -33,31 +33,33 @@ const BATCH_LEN: usize = 256 << 10;
 /// Options of `import`.
 #[derive(Args)]
 pub struct ImportArgs {
-    /// Files to read (-: standard input)
+    /// Files to read in this order (-: standard input); gzip, LZ4 and Zstandard contents are
+    /// unpacked. A later record replaces an earlier one with the same key
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Format [default: by the file's name]
+    /// Format of all files [default: by each file's name; standard input needs the option]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Column family, created if missing [default: default]
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
     /// Skip records that the store already has with the same value, to continue an interrupted
-    /// import
+    /// import. It reads the files from their start and compares them with the store
     #[arg(long)]
     resume: bool,
-    /// Continue behind malformed records; list the first ones and their number on standard error;
-    /// exit status 3
+    /// Continue behind malformed records; list the first 20 and their number on standard error;
+    /// exit status 3. Without it the import ends at the first one, and the records before it stay
     #[arg(long)]
     skip_malformed: bool,
-    /// Longest line in bytes: a number with K, M, G or T. A longer line is malformed
+    /// Longest line in bytes: a number, alone or with K, M, G or T (powers of 1024). A longer line
+    /// is malformed. A higher limit lets a line take more memory
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M")]
     line_bytes_max: u64,
     #[command(flatten)]
     create: CreateArgs,
     #[command(flatten)]
     options: FamilyArgs,
-    /// Print the result as JSON
+    /// Print the result as JSON instead of text: records, bytes, seconds, skipped records
     #[arg(long)]
     json: bool,
 }
@@ -106,7 +108,7 @@ impl<'a> Target<'a> {
             args.options.apply(&family)?;
             self.open = Some((store, family));
         }
-        self.open.as_ref().ok_or_else(|| "internal error: the store is not open".into())
+        self.open.as_ref().ok_or_else(|| "internal error: the store is not open: report it".into())
     }
 
     /// Writes records in batches, in their order.

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Options of a command that only reports.
 #[derive(Args)]
 pub struct ReportArgs {
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     pub json: bool,
 }
@@ -30,24 +30,27 @@ pub struct ReportArgs {
 /// Options of `stat`.
 #[derive(Args)]
 pub struct StatArgs {
-    /// Print JSON; with --watch, a line per sample
+    /// Print JSON instead of text; with --watch, a line per sample. Not with --prometheus
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
-    /// Print the Prometheus metrics of the process that has the store open (Options::metrics_file)
+    /// Print the Prometheus metrics of the process that has the store open, which must use
+    /// Options::metrics_file. Metrics of an ended process are refused. Not with --watch or --json
     #[arg(long, group = "process")]
     prometheus: bool,
     /// Show the activity of that process periodically: rates, times, waits by cause, levels,
-    /// garbage, space
+    /// garbage, space. It reads only the metrics file. Not with --prometheus
     #[arg(long, group = "process")]
     watch: bool,
-    /// Seconds between samples, 0.05 to 3600 [default: 5, the interval at which processes write
-    /// metrics]
+    /// Seconds between samples, 0.05 to 3600. Below 5 the same metrics are shown repeatedly. Only
+    /// with --watch [default: 5, the interval at which processes write metrics]
     #[arg(long, value_name = "SECONDS", requires = "watch", value_parser = seconds)]
     interval: Option<Duration>,
-    /// Number of samples [default: until interrupted]
+    /// Number of samples, at least 1. Only with --watch [default: until interrupted, or until the
+    /// process ends]
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// File with the metrics of that process [default: METRICS in the directory of the store]
+    /// File with the metrics of that process, as in its Options::metrics_file. Only with
+    /// --prometheus or --watch [default: METRICS in the directory of the store]
     #[arg(long, value_name = "FILE", requires = "process")]
     metrics_file: Option<PathBuf>,
 }
@@ -359,10 +362,11 @@ pub struct DumpArgs {
     /// Files of the store by name, or without --db by path [default: all tables, value files
     /// (vSSTs), log files and manifests]
     files: Vec<String>,
-    /// Also print every entry of tables and value files
+    /// Also print every entry of tables and value files, which may be very long. No effect on other
+    /// files
     #[arg(long)]
     entries: bool,
-    /// Print JSON lines: file and text
+    /// Print JSON lines instead of text: file and text of each line
     #[arg(long)]
     json: bool,
 }

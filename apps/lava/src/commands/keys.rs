@@ -18,10 +18,11 @@ const PIECE_LEN: usize = 1 << 20;
 /// Encoding of keys and values.
 #[derive(Args)]
 pub struct TextArgs {
-    /// Keys and values on the command line contain escapes: \t \n \r \\ \xHH
+    /// Keys and values on the command line contain escapes: \t \n \r \\ \xHH. Without it a
+    /// backslash is an ordinary character. No effect on the contents of --file
     #[arg(short, long)]
     escaped: bool,
-    /// Column family [default: default]
+    /// Column family, which must exist [default: default]
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
 }
@@ -38,18 +39,20 @@ impl TextArgs {
 /// Options of `put`.
 #[derive(Args)]
 pub struct PutArgs {
-    /// Key
+    /// Key, at most 65536 bytes
     key: String,
-    /// Value [default: from --file]
+    /// Value, at most 1 GiB [default: from --file]
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     value: Option<String>,
-    /// Read the value from this file (-: standard input)
+    /// Read the value from this file (-: standard input) as it is, instead of VALUE. A large value
+    /// takes little memory
     #[arg(long)]
     file: Option<PathBuf>,
-    /// Make the write durable before the command ends
+    /// Make the write itself durable, before the store is closed. The close makes it durable too,
+    /// so that this rarely matters
     #[arg(long)]
     sync: bool,
-    /// Print a JSON object with the written key
+    /// Print a JSON object with the written key; without it a successful command prints nothing
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -92,12 +95,14 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
 /// Options of `get`.
 #[derive(Args)]
 pub struct GetArgs {
-    /// Key
+    /// Key, as it was written; see --escaped for others than text
     key: String,
-    /// Print the value without a trailing newline
+    /// Print the value without a trailing newline. Without it a newline follows, unless the value
+    /// ends with one. No effect with --json
     #[arg(long)]
     raw: bool,
-    /// Print a JSON object
+    /// Print a JSON object: key and value, or key_b64 and value_b64 (base64) for bytes that are not
+    /// UTF-8
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -111,7 +116,8 @@ pub fn get(db: Option<PathBuf>, args: &GetArgs) -> Result<()> {
     let family = family(&store, args.text.family.as_deref())?;
     let Some(mut value) = family.get_stream(&key)? else {
         read_whole(&store)?;
-        return Err(failure(Status::KeyNotFound, format!("key not found: {}", escape::escape(&key))));
+        let what = format!("key not found: {} (column family {})", escape::escape(&key), family.name());
+        return Err(failure(Status::KeyNotFound, what));
     };
     let mut out = output::stdout();
     if args.json {
@@ -149,16 +155,17 @@ pub struct DelArgs {
     /// Keys; with --range, the first key and the key behind the last
     #[arg(required_unless_present_any = ["from", "to"])]
     keys: Vec<String>,
-    /// Delete every key from the first to before the second
+    /// Delete every key from the first to before the second of two KEYS, in byte order. Not with
+    /// --from or --to
     #[arg(long)]
     range: bool,
-    /// Delete every key from this one on
+    /// Delete every key from this one on, up to before --to, if given. Not with KEYS or --range
     #[arg(long, value_name = "KEY", conflicts_with_all = ["keys", "range"])]
     from: Option<String>,
-    /// Delete every key before this one
+    /// Delete every key before this one, down to --from, if given. Not with KEYS or --range
     #[arg(long, value_name = "KEY", conflicts_with_all = ["keys", "range"])]
     to: Option<String>,
-    /// Print a JSON object with the deleted keys
+    /// Print a JSON object with the deleted keys; without it a successful command prints nothing
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -181,7 +188,12 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
                 .delete_range((start, to.as_deref().map_or(Bound::Unbounded, Bound::Excluded)));
         }
         (true, [start, end]) => _ = batch.family(&family).delete_range(start..end),
-        (true, _) => return output::usage("--range needs two keys"),
+        (true, _) => {
+            return output::usage(format!(
+                "--range needs two keys, the first and the one behind the last, not {}",
+                keys.len()
+            ));
+        }
         (false, keys) => keys.iter().for_each(|key| _ = batch.family(&family).delete(key)),
     }
     store.write(&batch)?;
@@ -200,16 +212,17 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
 /// Selection of entries.
 #[derive(Args)]
 pub struct RangeArgs {
-    /// Start of the range, inclusive
+    /// Start of the range, inclusive, in byte order [default: the first key]
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
-    /// End of the range, exclusive
+    /// End of the range, exclusive, in byte order [default: behind the last key]
     #[arg(long, value_name = "KEY")]
     to: Option<String>,
-    /// Only keys with this prefix
+    /// Only keys with this prefix; with --from and --to those that are in their range too [default:
+    /// all]
     #[arg(long)]
     prefix: Option<String>,
-    /// Maximum number of entries [default: all]
+    /// Maximum number of entries, in the order of output; 0: none [default: all]
     #[arg(long)]
     limit: Option<u64>,
     #[command(flatten)]
@@ -242,13 +255,15 @@ impl RangeArgs {
 pub struct ScanArgs {
     #[command(flatten)]
     range: RangeArgs,
-    /// Print entries in reverse order
+    /// Print entries in reverse order, from the last key of the range; --limit then counts from
+    /// there
     #[arg(long)]
     reverse: bool,
-    /// Print keys without values
+    /// Print keys without values, which reads less from the device
     #[arg(long)]
     keys_only: bool,
-    /// Print JSON lines
+    /// Print JSON lines: key and value, or key_b64 and value_b64 (base64) for bytes that are not
+    /// UTF-8
     #[arg(long)]
     json: bool,
 }

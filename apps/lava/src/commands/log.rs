@@ -44,13 +44,13 @@ const GAPS_MAX: usize = 1000;
 /// The commands.
 #[derive(Subcommand)]
 pub enum LogCommand {
-    /// Append records to a log, durably; creates a missing log
+    /// Append records to a log, durably; creates a missing log and a missing store
     Append(AppendArgs),
-    /// Print a record
+    /// Print a record; exit status 4 if it does not exist or was trimmed
     Read(ReadArgs),
     /// Print the last records of a log, or those from an LSN on: LSN, tab, record
     Tail(TailArgs),
-    /// Remove all records below an LSN for good
+    /// Remove all records below an LSN for good, durably
     Trim(TrimArgs),
     /// List the logs: first LSN, last LSN, name
     Ls(ListArgs),
@@ -59,7 +59,7 @@ pub enum LogCommand {
     /// Read and check all files and records; exit status 5 if any is damaged, with a list of the
     /// losses
     Verify(ListArgs),
-    /// Make a copy of the store of logs, sharing files by hard links
+    /// Make a consistent copy of the store of logs in another directory, while it is in use
     Checkpoint(CheckpointArgs),
     /// Salvage the undamaged records into a new store; exit status 5 if data is lost
     Repair(LogRepairArgs),
@@ -136,23 +136,27 @@ fn open_log(store: &LogStore, name: &str) -> Result<Log> {
 /// Options of `log append`.
 #[derive(Args)]
 pub struct AppendArgs {
-    /// Name of the log
+    /// Name of the log, at most 1024 bytes; created if missing
     log: String,
-    /// Records [default: each line of standard input]
+    /// Records, at most 16777216 bytes each [default: each line of standard input, without its
+    /// newline]
     records: Vec<String>,
-    /// LSN (record number) of the first record [default: one more than the last LSN of the log; 1
-    /// if it is new]
+    /// LSN (record number) of the first record, 0 to 18446744073709551614; the others follow. An
+    /// LSN that is trimmed or has another record is refused [default: one more than the last LSN of
+    /// the log; 1 if it is new]
     #[arg(long)]
     lsn: Option<Lsn>,
-    /// Records contain escapes: \t \n \r \\ \xHH
+    /// Records contain escapes: \t \n \r \\ \xHH. Without it a backslash is an ordinary character
     #[arg(short, long)]
     escaped: bool,
-    /// Longest line of standard input in bytes: a number with K, M, G or T
+    /// Longest line of standard input in bytes: a number, alone or with K, M, G or T (powers of
+    /// 1024). A longer line ends the command, and the lines before it are appended. No effect on
+    /// RECORDS
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M")]
     line_bytes_max: u64,
     #[command(flatten)]
     create: CreateArgs,
-    /// Print a JSON object with the appended LSNs
+    /// Print a JSON object with the appended LSNs; without it a successful command prints nothing
     #[arg(long)]
     json: bool,
 }
@@ -255,7 +259,7 @@ fn append_batch(store: &LogStore, log: &Log, first: Lsn, records: &[Vec<u8>]) ->
     for record in records {
         batch.append(log, next, record);
         next = next.checked_add(1).ok_or_else(|| {
-            failure(Status::Usage, "the log has no LSN left, so this batch was not appended: use another log")
+            failure(Status::Usage, "the log has no LSN left (the last one is 18446744073709551614), so this batch was not appended: use another log")
         })?;
     }
     store.write_with(&batch, &WriteOptions::buffered())?;
@@ -265,14 +269,15 @@ fn append_batch(store: &LogStore, log: &Log, first: Lsn, records: &[Vec<u8>]) ->
 /// Options of `log read`.
 #[derive(Args)]
 pub struct ReadArgs {
-    /// Name of the log
+    /// Name of the log, which must exist
     log: String,
     /// LSN (record number) of the record
     lsn: Lsn,
-    /// Print the record without a trailing newline
+    /// Print the record without a trailing newline. Without it a newline follows, unless the record
+    /// ends with one. No effect with --json
     #[arg(long)]
     raw: bool,
-    /// Print a JSON object
+    /// Print a JSON object: lsn and record, or record_b64 (base64) for bytes that are not UTF-8
     #[arg(long)]
     json: bool,
 }
@@ -292,7 +297,7 @@ fn read_from(store: &LogStore, args: &ReadArgs) -> Result<()> {
         record => record?,
     };
     let Some(record) = record else {
-        let what = format!("record not found: the log {} has no LSN {}", args.log, args.lsn);
+        let what = format!("record not found: the log {} has no record with LSN {}", args.log, args.lsn);
         return Err(failure(Status::KeyNotFound, what));
     };
     let mut out = output::stdout();
@@ -321,18 +326,22 @@ fn print_record(out: &mut impl Write, json: bool, lsn: Lsn, record: &[u8]) -> st
 /// Options of `log tail`.
 #[derive(Args)]
 pub struct TailArgs {
-    /// Name of the log
+    /// Name of the log, which must exist
     log: String,
-    /// Maximum number of records [default: 10; with --from: all]
+    /// Maximum number of records, in all, also with --follow [default: 10 to begin with; with
+    /// --from: all]
     #[arg(short = 'n', long, value_name = "RECORDS")]
     limit: Option<u64>,
-    /// First LSN to print
+    /// First LSN (record number) to print; trimmed and missing records are passed over [default:
+    /// the last --limit records]
     #[arg(long, value_name = "LSN")]
     from: Option<Lsn>,
-    /// Wait for records of other processes until interrupted, or until --limit records are printed
+    /// Wait for records of other processes until interrupted, or until --limit records are printed.
+    /// The store is opened again after each change
     #[arg(short, long)]
     follow: bool,
-    /// Print JSON lines
+    /// Print JSON lines instead of text: lsn and record, or record_b64 (base64) for bytes that are
+    /// not UTF-8
     #[arg(long)]
     json: bool,
 }
@@ -443,11 +452,13 @@ fn changes(db: &Path) -> Vec<(PathBuf, Option<SystemTime>)> {
 /// Options of `log trim`.
 #[derive(Args)]
 pub struct TrimArgs {
-    /// Name of the log
+    /// Name of the log, which must exist
     log: String,
-    /// Lowest LSN (record number) that stays; all records below it are removed
+    /// Lowest LSN (record number) that stays; all records below it are removed, which cannot be
+    /// undone
     below: Lsn,
-    /// Print a JSON object with the remaining records
+    /// Print a JSON object with the first remaining LSN; without it a successful command prints
+    /// nothing
     #[arg(long)]
     json: bool,
 }
@@ -465,7 +476,7 @@ fn trim(db: Option<PathBuf>, args: &TrimArgs) -> Result<()> {
 /// Options of a command that reports on all logs.
 #[derive(Args)]
 pub struct ListArgs {
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }
@@ -493,9 +504,9 @@ fn list(store: &LogStore, json: bool) -> Result<()> {
 /// Options of `log stat`.
 #[derive(Args)]
 pub struct StatArgs {
-    /// Name of the log [default: all]
+    /// Name of the log, for its LSNs, gaps and metadata [default: statistics of all logs together]
     log: Option<String>,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }

@@ -18,7 +18,8 @@ use std::path::PathBuf;
 pub struct LogRepairArgs {
     #[command(flatten)]
     common: RepairArgs,
-    /// Salvage only the logs of a store that also has keys (lava repair salvages both)
+    /// Salvage only the logs of a store that also has keys (lava repair salvages both). Without it
+    /// such a store is refused. No effect on a store with only logs
     #[arg(long)]
     logs_only: bool,
 }
@@ -61,7 +62,7 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
 pub fn lost(count: usize) -> Error {
     let are = if count == 1 { "is" } else { "are" };
     let what = format!(
-        "{} of records or operations {are} lost, or deleted records may have come back",
+        "{} of records or operations {are} lost, or deleted records may have come back, as listed: take these records from a backup",
         counted(count as u64, "range")
     );
     failure(Status::Damage, what)

@@ -23,17 +23,18 @@ pub const LINES_MAX: usize = 100;
 #[derive(Args)]
 pub struct RepairArgs {
     /// Directory of the repaired store, missing or empty, or lavafs:PATH. On the volume of the
-    /// damaged store the default is /repaired; lavafs:PATH:/DIR names another directory
+    /// damaged store the default is /repaired; lavafs:PATH:/DIR names another directory. The
+    /// damaged store stays unchanged. Required without --dry-run
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     pub into: Option<PathBuf>,
-    /// Only report what would be salvaged and lost
+    /// Only report what would be salvaged and lost. It reads the whole store, and writes nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Repair without the fast tier, which is lost: salvage the tables, and report the changes that
-    /// only its log had as lost
+    /// only its log had as lost. If the fast tier exists, name it with --fast-tier instead
     #[arg(long, alias = "without-speed")]
     pub without_fast_tier: bool,
-    /// Print the report as JSON
+    /// Print the report as JSON instead of text, with all losses
     #[arg(long)]
     pub json: bool,
 }
@@ -82,7 +83,9 @@ fn lost(report: &RepairReport) -> Error {
         (0, of_logs) => log_repair::lost(of_logs),
         (count, 0) => {
             let (ranges, are) = (counted(count as u64, "range"), if count == 1 { "is" } else { "are" });
-            let what = format!("{ranges} of keys {are} lost or may hold older versions");
+            let what = format!(
+                "{ranges} of keys {are} lost or may hold older versions, as listed: take these keys from a backup"
+            );
             failure(Status::Damage, what)
         }
         (count, of_logs) => about(
@@ -99,9 +102,16 @@ pub fn unknown(count: usize, is_damaged: bool) -> Error {
     match is_damaged {
         true => failure(
             Status::Damage,
-            format!("it is unknown whether data of {ranges} is lost, and files are damaged"),
+            format!(
+                "it is unknown whether data of {ranges} is lost, and files are damaged, as listed: compare these ranges with a backup"
+            ),
         ),
-        false => failure(Status::NotWhole, format!("it is unknown whether data of {ranges} is lost")),
+        false => failure(
+            Status::NotWhole,
+            format!(
+                "it is unknown whether data of {ranges} is lost, as listed; no file is damaged: compare these ranges with a backup"
+            ),
+        ),
     }
 }
 

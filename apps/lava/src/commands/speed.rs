@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// Commands for the fast tier. An open for writing with `--fast-tier` attaches it.
 #[derive(Subcommand)]
 pub enum FastTierCommand {
-    /// Move the log back into the directory of the closed store and detach the fast tier
+    /// Move log, tables and values back into the directory of the closed store and detach the fast
+    /// tier
     #[command(alias = "give-back")]
     Detach(DetachArgs),
 }
@@ -18,7 +19,7 @@ pub enum FastTierCommand {
 /// Options of `fast-tier detach`.
 #[derive(Args)]
 pub struct DetachArgs {
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 /// Options of `upgrade`.
 #[derive(Args)]
 pub struct UpgradeArgs {
-    /// Number of the store format to raise to [default: the newest one of this release]
+    /// Number of the store format to raise to: not below the present one, and known to this
+    /// release. A format is never lowered [default: the newest one of this release]
     #[arg(long, value_name = "FORMAT")]
     to: Option<u32>,
-    /// Print JSON
+    /// Print JSON instead of text, for programs
     #[arg(long)]
     json: bool,
 }

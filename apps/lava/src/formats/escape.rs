@@ -67,11 +67,16 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
                 let mut digit = || rest.next().and_then(|d| char::from(*d).to_digit(16));
                 match (digit(), digit()) {
                     (Some(high), Some(low)) => out.push((high << 4 | low) as u8),
-                    _ => return Err("\\x must be followed by two hexadecimal digits".to_owned()),
+                    _ => return Err("\\x must be followed by two hexadecimal digits, as in \\x0a".to_owned()),
                 }
             }
-            Some(other) => return Err(format!("\\{} is no escape", char::from(*other).escape_default())),
-            None => return Err("it ends in a single backslash".to_owned()),
+            Some(other) => {
+                return Err(format!(
+                    "\\{} is no escape: use \\t \\n \\r \\\\ or \\xHH",
+                    char::from(*other).escape_default()
+                ));
+            }
+            None => return Err("it ends in a single backslash: write \\\\ for a backslash".to_owned()),
         }
     }
     Ok(out)

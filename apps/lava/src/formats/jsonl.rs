@@ -130,9 +130,9 @@ fn parse(line: &[u8]) -> Result<Record, String> {
 fn bytes(name: &str, plain: Option<Member<'_>>, encoded: Option<Member<'_>>) -> Result<Vec<u8>, String> {
     match (encoded, plain) {
         (Some(Member::Text(text)), _) => base64::decode(&text).ok_or(format!("{name}_b64 is not base64")),
-        (Some(Member::Other), _) => Err(format!("{name}_b64 is no string")),
+        (Some(Member::Other), _) => Err(format!("{name}_b64 is no string: it takes base64 in quotes")),
         (None, Some(Member::Text(text))) => Ok(text.into_owned().into_bytes()),
-        (None, Some(Member::Other)) => Err(format!("{name} is no string")),
+        (None, Some(Member::Other)) => Err(format!("{name} is no string: write it in quotes")),
         (None, None) => Err(format!("the object has neither {name} nor {name}_b64")),
     }
 }

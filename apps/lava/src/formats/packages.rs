@@ -67,7 +67,9 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let key = key_of(&stanza);
-        let key = key.ok_or_else(|| malformed(first, "a stanza without Package and Version".to_owned()))?;
+        let key = key.ok_or_else(|| {
+            malformed(first, "a stanza without Package and Version, which make its key".to_owned())
+        })?;
         Ok(Some((key, stanza)))
     }
 }

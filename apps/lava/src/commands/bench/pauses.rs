@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 pub struct PausesCommand {
     #[command(flatten)]
     bench: PausesArgs,
-    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
+    /// Also write the report as JSON to this file, which is replaced; without a file name, print
+    /// JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }

@@ -19,7 +19,8 @@ pub struct RecoveryCommand {
     /// Fill the store with these options and wait to be killed
     #[arg(long, value_name = "OPTIONS", hide = true)]
     fill: Option<String>,
-    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
+    /// Also write the report as JSON to this file, which is replaced; without a file name, print
+    /// JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }

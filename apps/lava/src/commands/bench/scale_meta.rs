@@ -11,7 +11,8 @@ use std::path::PathBuf;
 pub struct ScaleMetaCommand {
     #[command(flatten)]
     bench: ScaleMetaArgs,
-    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
+    /// Also write the report as JSON to this file, which is replaced; without a file name, print
+    /// JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }

@@ -42,7 +42,10 @@ impl Skipped {
         if more > 0 {
             output::tell(&format!("skipped {} more", human_count(more)));
         }
-        let what = format!("the import is incomplete: {} skipped", counted(self.count, "malformed record"));
+        let what = format!(
+            "the import is incomplete: {} skipped; all other records are in the store: correct these and import them",
+            counted(self.count, "malformed record")
+        );
         Err(failure(Status::NotWhole, what))
     }
 }
