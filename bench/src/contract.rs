@@ -138,7 +138,10 @@ pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
     let free = BenchArgs { space_limit: None, seconds, ..args.clone() };
     let unlimited = alone(&dir.join("unlimited"), |dir| run(&free, opener, dir))?;
     let limited = alone(&dir.join("limited"), |dir| run(&args, opener, dir))?;
-    let kept = limited.limit.as_ref().ok_or("a run with a limit tells how it was kept")?;
+    let kept = limited
+        .limit
+        .as_ref()
+        .ok_or("the run with a space limit did not report how the limit was kept: report it")?;
     let fill_seconds = args.seconds.unwrap_or(SECONDS) / UNLIMITED_PART;
     let (full, watch) = alone(&dir.join("full"), |dir| full_at(&args, opener, dir, fill_seconds))?;
     let changed = |dir: &Path| Changed::run(&args, opener, dir, kept.limit_bytes, fill_seconds);

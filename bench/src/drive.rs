@@ -215,5 +215,9 @@ fn scan(engine: &dyn Engine, stream: &Stream, length: u64) -> Result<u64> {
 }
 
 pub(crate) fn wrong(stream: &Stream, what: &str) -> Error {
-    format!("wrong answer: key {} {what}", String::from_utf8_lossy(&stream.key)).into()
+    format!(
+        "wrong answer: key {} {what}; the run has no result: report it",
+        String::from_utf8_lossy(&stream.key)
+    )
+    .into()
 }

@@ -159,7 +159,10 @@ fn row(args: &FamiliesArgs, num: u64, dir: &Path) -> Result<Row> {
     let (db, reopen) = timed(|| Ok(Db::open(&store)?))?;
     let found = db.open_family(&format!("family-{:05}", num - 1))?.get("key")?;
     if found.as_deref() != Some(b"third") {
-        return Err("wrong answer: a record is missing or differs after the reopen".into());
+        return Err(
+            "wrong answer: a record is missing or differs after the reopen; the run has no result: report it"
+                .into(),
+        );
     }
     db.close()?;
     Ok(Row {

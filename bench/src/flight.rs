@@ -68,7 +68,8 @@ fn land(
 ) -> Result<u64> {
     let (token, answer) = flight.wait()?;
     let known = pending.get_mut(token as usize).and_then(Option::take);
-    let over = known.ok_or("a request completed twice: this is a bug of the engine")?;
+    let over =
+        known.ok_or("a request completed twice; the run has no result: report this bug of the engine")?;
     let end_ns = now_ns();
     let bytes = bytes_of(&over, &answer, stream)?;
     record.complete_of(over.kind, over.begin_ns, end_ns, 1, bytes);
@@ -92,7 +93,7 @@ fn bytes_of(over: &Pending, answer: &Answer, stream: &Stream) -> Result<u64> {
             }
             Ok(entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum())
         }
-        _ => Err("a request got the answer of another kind of request: this is a bug of the engine".into()),
+        _ => Err("a request got the answer of another kind of request; the run has no result: report this bug of the engine".into()),
     }
 }
 

@@ -319,7 +319,9 @@ impl Bench<'_> {
             let threads: Vec<_> =
                 (0..self.args.threads).map(|thread| scope.spawn(move || self.operate(thread))).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
+                thread.join().unwrap_or_else(|_| {
+                    Err("a thread of the benchmark panicked, so the run has no result: report it".into())
+                })
             };
             threads.into_iter().map(join).collect()
         });
@@ -336,7 +338,8 @@ impl Bench<'_> {
         else {
             return Ok(None);
         };
-        let spawner = env.spawner.as_ref().ok_or("there are no threads")?;
+        let spawner =
+            env.spawner.as_ref().ok_or("this environment has no threads for the journal: omit --compact")?;
         let volume = Arc::clone(volume);
         let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, counted) = (stop.clone(), count.clone());

@@ -58,7 +58,7 @@ impl FromStr for SpaceLimit {
             None => text.parse().ok().filter(|bytes| *bytes > 0).map(SpaceLimit::Bytes),
         };
         limit.ok_or_else(|| {
-            "expected a number of bytes, or a multiple of the data such as 1.5x (at least 1x)".to_owned()
+            "a space limit is a number of bytes above 0, or a multiple of the raw data such as 1.5x (at least 1x)".to_owned()
         })
     }
 }

@@ -518,12 +518,12 @@ impl Writer<'_> {
             let each = ((next - first) / CHECKED_MAX).max(1);
             for lsn in (first..next).step_by(each as usize) {
                 if !self.engine.read(number, lsn, &mut found)? {
-                    return Err(format!("wrong answer: record {lsn} of log {number} is missing").into());
+                    return Err(format!("wrong answer: record {lsn} of log {number} is missing; the run has no result: report it").into());
                 }
                 fill(number, lsn, &mut expected);
                 if found != expected {
                     return Err(format!(
-                        "wrong answer: record {lsn} of log {number} has other bytes than were appended"
+                        "wrong answer: record {lsn} of log {number} has other bytes than were appended; the run has no result: report it"
                     )
                     .into());
                 }
@@ -531,7 +531,7 @@ impl Writer<'_> {
             }
             if first > 1 && self.engine.read(number, first - 1, &mut found)? {
                 return Err(format!(
-                    "wrong answer: record {} of log {number} is readable after its trim",
+                    "wrong answer: record {} of log {number} is readable after its trim; the run has no result: report it",
                     first - 1
                 )
                 .into());
@@ -572,7 +572,9 @@ fn part(
 }
 
 fn join<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
-    thread.join().unwrap_or_else(|_| Err("a thread of the benchmark panicked".into()))
+    thread.join().unwrap_or_else(|_| {
+        Err("a thread of the benchmark panicked, so the run has no result: report it".into())
+    })
 }
 
 /// Runs the followers and the space sampler until `stop`.

@@ -151,7 +151,7 @@ fn get(engine: &dyn Engine, stream: &mut Stream, value: &mut Vec<u8>) -> Result<
 }
 
 fn wrong() -> Error {
-    "wrong answer: a key is missing, or has a value that was never written for it".into()
+    "wrong answer: a key is missing, or has a value that was never written for it; the run has no result: report it".into()
 }
 
 /// The data files of a store, read directly.

@@ -477,7 +477,7 @@ fn compare(server: &PageServer, args: &PageServerArgs, writers: &[Writer<'_>]) -
     for slice in 0..args.slices {
         if let Some((first, last)) = server.gaps(slice).first() {
             return Err(
-                format!("wrong answer: records {first} to {last} of slice {slice} are missing").into()
+                format!("wrong answer: records {first} to {last} of slice {slice} are missing; the run has no result: report it").into()
             );
         }
         while server.apply(&mut applier, slice)? {}
@@ -498,14 +498,14 @@ fn compare(server: &PageServer, args: &PageServerArgs, writers: &[Writer<'_>]) -
         }
         if let PageRead::KeptFrom(oldest) = server.read_page(page, of.next_lsn - 1, &mut found)? {
             return Err(format!(
-                "wrong answer: page {page} is readable from LSN {oldest} on, but no record has this LSN"
+                "wrong answer: page {page} is readable from LSN {oldest} on, but no record has this LSN; the run has no result: report it"
             )
             .into());
         }
         if found != expected {
-            let at = found.iter().zip(&expected).position(|(a, b)| a != b);
+            let at = found.iter().zip(&expected).take_while(|(a, b)| a == b).count();
             return Err(format!(
-                "wrong answer: page {page} differs from its expected contents from byte {at:?} on"
+                "wrong answer: page {page} differs from its expected contents from byte {at} on; the run has no result: report it"
             )
             .into());
         }

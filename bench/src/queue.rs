@@ -127,7 +127,7 @@ impl<'a> Queue<'a> {
         record.complete(begun_ns, now_ns(), 1, 0);
         if !is_due {
             return Err(Error::from(format!(
-                "wrong answer: the first element of the queue is not element {}",
+                "wrong answer: the first element of the queue is not element {}; the run has no result: report it",
                 self.first
             )));
         }

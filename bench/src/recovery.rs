@@ -206,7 +206,9 @@ impl<'a> Work<'a> {
             let threads: Vec<_> =
                 (0..self.args.threads).map(|thread| scope.spawn(move || own(thread))).collect();
             let outcome = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
-                thread.join().unwrap_or_else(|_| Err("a thread that writes has panicked".into()))
+                thread.join().unwrap_or_else(|_| {
+                    Err("a thread that fills the store panicked, so nothing was measured: report it".into())
+                })
             };
             threads.into_iter().try_for_each(outcome)
         })?;
@@ -242,7 +244,7 @@ impl<'a> Work<'a> {
         })?;
         match asked.iter().zip(&right).find(|(_, right)| !**right) {
             Some((index, _)) => Err(format!(
-                "wrong answer: key {index} of {} keys is missing or has another value after the open",
+                "wrong answer: key {index} of {} keys is missing or has another value after the open; the run has no result: report it",
                 self.args.records()
             )
             .into()),

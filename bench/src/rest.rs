@@ -244,12 +244,18 @@ fn check_contents(args: &RestArgs, db: &Db) -> Result<()> {
     let contents = Contents::new(args);
     let mut left = db.iter();
     for nth in (0..args.num).filter(|nth| !is_deleted(args, *nth)) {
-        let (at, value) = left.next().ok_or("wrong answer: a scan lacks keys after the deletes")??;
+        let (at, value) = left
+            .next()
+            .ok_or("wrong answer: a scan lacks keys after the deletes; the run has no result: report it")??;
         if at.as_ref() != key(nth) || value != contents.of(nth) {
-            return Err(format!("wrong answer: key {nth} has another key or value than was written").into());
+            return Err(format!("wrong answer: key {nth} has another key or value than was written; the run has no result: report it").into());
         }
     }
-    if left.next().is_some() { Err("wrong answer: a scan has a deleted key".into()) } else { Ok(()) }
+    if left.next().is_some() {
+        Err("wrong answer: a scan has a deleted key; the run has no result: report it".into())
+    } else {
+        Ok(())
+    }
 }
 
 impl RestRun {

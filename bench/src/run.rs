@@ -242,7 +242,8 @@ fn operate(
 }
 
 pub(crate) fn join<T>(outcome: std::thread::Result<Result<T>>) -> Result<T> {
-    outcome.unwrap_or_else(|_| Err(Error::from("a client thread panicked")))
+    outcome
+        .unwrap_or_else(|_| Err(Error::from("a client thread panicked, so the run has no result: report it")))
 }
 
 impl Measured {

@@ -173,7 +173,7 @@ pub fn run(args: &ScaleMetaArgs) -> Result<ScaleMetaReport> {
     let Found { counts, times, is_exact } = scale::run(&scale, &cpu_ns)?;
     if !is_exact {
         return Err(
-            "wrong answer: the reference sums kept from edit to edit differ from those of a full scan".into(),
+            "wrong answer: the reference sums kept from edit to edit differ from those of a full scan; the run has no result: report it".into(),
         );
     }
     let of_tree = scale::tree(counts.vssts, args.rounds, &cpu_ns);

@@ -106,7 +106,9 @@ impl std::str::FromStr for ValueSizes {
             ("mixed-8k", _) => Ok(ValueSizes::Mixed8k),
             ("pareto-1k", _) => Ok(ValueSizes::Pareto1k),
             (_, Some(len)) => Ok(ValueSizes::Fixed(len)),
-            _ => Err(format!("expected fixed:N with N at most {VALUE_LEN_MAX} bytes, mixed-8k or pareto-1k")),
+            _ => Err(format!(
+                "the value lengths are fixed:N with N of at most {VALUE_LEN_MAX} bytes, mixed-8k or pareto-1k"
+            )),
         }
     }
 }

@@ -30,7 +30,7 @@ pub const ALL: [(Status, &str); 10] = [
     (Status::Usage, "usage: an option, key, value or path is invalid; nothing was changed"),
     (
         Status::NotWhole,
-        "incomplete: export --skip-damaged left out damaged data, or repair cannot confirm that all data is saved",
+        "incomplete: export --skip-damaged or import --skip-malformed left out records, or repair cannot confirm that all data is saved",
     ),
     (Status::KeyNotFound, "the key or record does not exist (get, log read)"),
     (Status::Damage, "damage: a command, verify or fsck found damaged data, or repair lost some"),

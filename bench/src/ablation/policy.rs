@@ -217,7 +217,9 @@ pub fn compare(
 
 /// Returns the report of the single load.
 fn one(runs: tail::TailRuns) -> Result<TailReport> {
-    runs.points.into_iter().next().ok_or_else(|| "a run without a report".into())
+    runs.points.into_iter().next().ok_or_else(|| {
+        "a run of a policy returned no report, so the comparison has no result: report it".into()
+    })
 }
 
 fn figures(values: &[Vec<Vec<f64>>], at: usize) -> BTreeMap<String, PolicyFigure> {

@@ -41,7 +41,9 @@ impl FromStr for Sweep {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let fault = || "a sweep is growth=N,... (ratios) or table=BYTES,... (such as table=2M,8M)".to_owned();
+        let fault = || {
+            "a sweep is growth=N,... (ratios of 2 to 1000) or table=BYTES,... (4096 to 4096M, such as table=2M,8M)".to_owned()
+        };
         let (parameter, values) = text.split_once('=').ok_or_else(fault)?;
         let values = values.split(',');
         match parameter {

@@ -64,7 +64,7 @@ impl Beside {
         fill(log, lsn, expected);
         if bytes != expected {
             return Err(format!(
-                "wrong answer: a follower of log {log} read record {lsn} with other bytes than were appended"
+                "wrong answer: a follower of log {log} read record {lsn} with other bytes than were appended; the run has no result: report it"
             )
             .into());
         }

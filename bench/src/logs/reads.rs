@@ -128,7 +128,7 @@ pub fn after(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<Vec<
             fill(*log, lsn, &mut expected);
             if !is_there || found != expected {
                 return Err(format!(
-                    "wrong answer: record {lsn} of log {log} has other bytes than were appended"
+                    "wrong answer: record {lsn} of log {log} has other bytes than were appended; the run has no result: report it"
                 )
                 .into());
             }
@@ -140,7 +140,7 @@ pub fn after(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<Vec<
         let Some(count) = timer.one(|| engine.scan(*log))? else { return Ok(reads) };
         if count != lsns.end - lsns.start {
             let len = lsns.end - lsns.start;
-            return Err(format!("wrong answer: a scan of log {log} returned {count} of {len} records").into());
+            return Err(format!("wrong answer: a scan of log {log} returned {count} of {len} records; the run has no result: report it").into());
         }
         timer.records += count;
         if timer.records >= args.reads {
@@ -169,7 +169,7 @@ fn check(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<()> {
         fill(log, last, &mut expected);
         if !engine.read(log, last, &mut found)? || found != expected {
             return Err(format!(
-                "wrong answer: record {last} of log {log} is missing or differs after the reopen"
+                "wrong answer: record {last} of log {log} is missing or differs after the reopen; the run has no result: report it"
             )
             .into());
         }

@@ -148,7 +148,10 @@ fn read_back(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<Option<f6
     for segment in 0..args.ingest.segments {
         let Some(len) = engine.read_ingested(first_page(args, segment))? else { return Ok(None) };
         if len != args.ingest.segment_bytes {
-            return Err(format!("wrong answer: segment {segment} has {len} bytes").into());
+            return Err(format!(
+                "wrong answer: segment {segment} has {len} bytes; the run has no result: report it"
+            )
+            .into());
         }
         bytes += len;
     }
@@ -181,7 +184,7 @@ pub(super) fn compare(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<
             let is_there = engine.ingested_page(first, nth, &mut found)?;
             if !is_there || found != page_bytes(args, first + nth) {
                 return Err(format!(
-                    "wrong answer: page {nth} of segment {segment} has other contents than were ingested"
+                    "wrong answer: page {nth} of segment {segment} has other contents than were ingested; the run has no result: report it"
                 )
                 .into());
             }

@@ -392,7 +392,7 @@ impl PageServer {
                 let mut bytes = Vec::new();
                 if !self.build(page, &chain, &chain.deltas[..in_engine], u64::MAX, &mut bytes)? {
                     return Err(
-                        format!("wrong answer: the base or a redo record of page {page} is missing").into()
+                        format!("wrong answer: the base or a redo record of page {page} is missing; the run has no result: report it").into()
                     );
                 }
                 new.iter()

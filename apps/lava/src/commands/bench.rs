@@ -56,7 +56,9 @@ pub fn bench_fs(db: Option<PathBuf>, args: &BenchFsCommand) -> Result<()> {
         let device = device::open(path, &DeviceOptions::default())?;
         if let Some(occupant) = lavafs::occupant(&*device)?.filter(|_| !args.force) {
             let name = path.display();
-            return output::usage(format!("{name} has {occupant}: pass --force to overwrite it"));
+            return output::usage(format!(
+                "the device {name} has {occupant}, which the benchmark destroys: pass --force to overwrite it"
+            ));
         }
         bench::fs::run(&Ground::Device(&*device), path, &args.fs, args.file_size)?
     } else if let Some(path) = volume_of(&db) {

@@ -345,12 +345,12 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
         0 => Ok(()),
         1 => Err(failure(
             Status::Damage,
-            "one damage was found, as listed: restore a checkpoint or backup, or run lava repair",
+            "one damage was found, as listed; nothing was changed: restore a checkpoint or backup, or run lava repair",
         )),
         count => Err(failure(
             Status::Damage,
             format!(
-                "{count} damages were found, as listed: restore a checkpoint or backup, or run lava repair"
+                "{count} damages were found, as listed; nothing was changed: restore a checkpoint or backup, or run lava repair"
             ),
         )),
     }
@@ -412,7 +412,10 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
         None => Ok(()),
         // Uses the status of the first error.
         Some(error) => Err(with_message(error, |_| {
-            format!("{} could not be printed completely", counted(damaged, "file"))
+            format!(
+                "{} could not be printed completely, as listed; the others are complete",
+                counted(damaged, "file")
+            )
         })),
     }
 }

@@ -602,12 +602,12 @@ fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
         0 => Ok(()),
         1 => Err(failure(
             Status::Damage,
-            "one damage was found, as listed: restore a checkpoint or backup, or run lava log repair",
+            "one damage was found, as listed; nothing was changed: restore a checkpoint or backup, or run lava log repair",
         )),
         damages => Err(failure(
             Status::Damage,
             format!(
-                "{damages} damages were found, as listed: restore a checkpoint or backup, or run lava log repair"
+                "{damages} damages were found, as listed; nothing was changed: restore a checkpoint or backup, or run lava log repair"
             ),
         )),
     }

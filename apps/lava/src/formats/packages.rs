@@ -60,7 +60,12 @@ impl<'a> Reader<'a> {
             if stanza.len() > self.lines.limit().min(STANZA_LEN_MAX) {
                 self.rest_is_left = true;
                 let limit = self.lines.limit().min(STANZA_LEN_MAX);
-                return Err(malformed(first, format!("a stanza of more than {limit} bytes")));
+                return Err(malformed(
+                    first,
+                    format!(
+                        "a stanza of more than {limit} bytes; pass --skip-malformed to continue after it"
+                    ),
+                ));
             }
         }
         if stanza.is_empty() {

@@ -55,7 +55,11 @@ impl FromStr for Loads {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let percent = |word: &str| word.parse().map_err(|_| format!("`{word}` is no percentage, such as 80"));
+        let percent = |word: &str| {
+            word.parse().map_err(|_| {
+                format!("`{word}` is no percentage of the sustained rate: name a number such as 80")
+            })
+        };
         text.split(',').map(percent).collect::<Result<_, _>>().map(Loads)
     }
 }
@@ -84,7 +88,9 @@ impl FromStr for Span {
             (None, Some(number)) => (number, 1.0),
             (None, None) => (text, 1.0),
         };
-        let number: f64 = number.parse().map_err(|_| format!("`{text}` is no time, such as 20s or 500ms"))?;
+        let number: f64 = number
+            .parse()
+            .map_err(|_| format!("`{text}` is no time: name seconds, such as 20s, 500ms or 20"))?;
         Ok(Span { seconds: number * part })
     }
 }
@@ -117,7 +123,11 @@ impl FromStr for Burst {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let fault = || format!("`{text}` is no burst, such as 3x10s (three times the rate for 10 s)");
+        let fault = || {
+            format!(
+                "`{text}` is no burst: name a multiple and a time, such as 3x10s (three times the rate for 10 s)"
+            )
+        };
         let (times, span) = text.split_once('x').ok_or_else(fault)?;
         Ok(Burst { times: times.parse().map_err(|_| fault())?, span: span.parse().map_err(|_| fault())? })
     }
