@@ -350,7 +350,7 @@ pub struct BenchArgs {
     pub mechanisms: bool,
     /// Number of rounds of `ablation` and `multi-get`, at least 1 [default: 3]. A round measures
     /// every configuration once; every second round of `ablation` runs in the opposite order. More
-    /// rounds take longer, and show the spread. No effect on other workloads
+    /// rounds take longer, and show the spread. The other workloads of lava ignore it
     #[arg(long, value_name = "ROUNDS")]
     #[serde(default)]
     pub pairs: Option<u64>,
@@ -407,9 +407,9 @@ impl BenchArgs {
         } else if self.mechanisms
             && (self.workload != Workload::Ablation || self.policy == Policy::Each || self.requests.spandb)
         {
-            "--mechanisms works only with the workload ablation, without --policy and --spandb"
+            "--mechanisms works only with the workload ablation, without --spandb and without `--policy` (without a name)"
         } else if self.sweep.is_some() && !self.compares_policies() {
-            "--sweep works only with ablation --policy"
+            "--sweep works only with ablation --policy (without a name)"
         } else if self.growth_max.is_some_and(|times| !sweep::GROWTH.contains(&times)) {
             "--growth-max must be a ratio of 2 to 1000"
         } else if self.sweep.as_ref().is_some_and(|sweep| !sweep.is_possible()) {

@@ -87,7 +87,8 @@ pub struct LogArgs {
     #[arg(long, value_name = "S")]
     pub warmup_seconds: Option<f64>,
     /// Number of reference writes of 4 KiB in place, each data-synced, before and after the run; 0:
-    /// none. They show what the device gives one writer, and need a file of 32 MiB for the time
+    /// none. They show the rate of the device for one writer, and need a file of 32 MiB for the
+    /// time
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub in_place: u64,
     /// Number of threads that follow the logs during the appends and compare the records, at most
@@ -274,9 +275,9 @@ pub trait LogOpener {
 /// Engines of this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OwnEngine {
-    /// LavaLog.
+    /// LavaLog: the store of logs.
     Lavalog,
-    /// LavaKV with a key per record.
+    /// LavaKV with a key per record, for comparison.
     Lavakv,
 }
 

@@ -63,7 +63,8 @@ pub enum Command {
     Verify(commands::inspect::ReportArgs),
     /// Salvage the undamaged keys and logs into a new store; exit status 5 if data is lost
     Repair(commands::repair::RepairArgs),
-    /// Make a consistent copy of the store in another directory, while it is in use
+    /// Make a consistent copy of the store in another directory. Another process may have the store
+    /// open, but not on a LavaFS volume
     Checkpoint(commands::checkpoint::CheckpointArgs),
     /// Detach the fast tier from the store; --fast-tier attaches it
     #[command(subcommand, alias = "speed")]
@@ -75,7 +76,8 @@ pub enum Command {
     /// Run a benchmark: load, overwrite, read, scan, tail and others, in a new store, by default
     /// below ./bench-data
     Bench(Box<commands::bench::BenchCommand>),
-    /// Import real data, overwrite it, kill the writer, verify that no acknowledged write is lost
+    /// Import real data, overwrite it, kill the writer, verify that no acknowledged write is lost;
+    /// without --db in a temporary directory, which is kept
     Demo(demo::DemoArgs),
     /// Append to, read and trim logs
     #[command(subcommand)]

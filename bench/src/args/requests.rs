@@ -60,7 +60,7 @@ pub struct RequestArgs {
     #[arg(long = "fast-tier-values", alias = "speed-values", value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
     pub speed_values: u64,
     /// LavaStore: write all flushed values, not only hot ones, to the disk of --log-dir first.
-    /// Those that survive a garbage collection move to the first disk. Needs --fast-tier-values
+    /// Values that survive a garbage collection move to the first disk. Needs --fast-tier-values
     /// above 0 bytes, which bounds them
     #[arg(long = "fast-tier-flushed", alias = "speed-fresh", default_value_t = RequestArgs::default().speed_fresh)]
     pub speed_fresh: bool,
@@ -182,7 +182,9 @@ impl RequestArgs {
                 "the workloads async and sync take their concurrency from --depth or --writers: omit --threads, --rate and --batch",
             )
         } else if self.mix.is_some_and(|mix| mix.is_of_ycsb() != (all.workload == Workload::Ycsb)) {
-            Some("--workload must be read, write, mixed or scan for async, or a to f for ycsb")
+            Some(
+                "--workload must be read, write, mixed or scan for async, or a to f for ycsb; other workloads take none",
+            )
         } else if let Some(complaint) = self.complaint_of_phases(all) {
             Some(complaint)
         } else if all.workload == Workload::Ycsb && all.batch != 1 {

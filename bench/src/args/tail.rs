@@ -115,7 +115,7 @@ impl TailArgs {
         } else if self.families == 0 || self.families > FAMILIES_MAX {
             "--families must be 1 to 1024 column families"
         } else if self.families > 1 && !all.is_tail() {
-            "--families works only with the workload tail"
+            "--families works only with the workload tail and with ablation --policy"
         } else if self.families > all.keys() {
             "--families must be at most --num: each column family needs at least one key"
         } else if !(0.0..=1.0).contains(&self.read_share) {

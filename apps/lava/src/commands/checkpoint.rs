@@ -1,8 +1,8 @@
 //! `checkpoint`: a consistent copy of the store.
 //!
-//! A checkpoint shares files with the store, so both are in the same file system. For a store in a
-//! directory it is a directory. For a store on a LavaFS volume it is another directory of that
-//! volume, `lavafs:PATH:/DIR`, which `--db` also accepts.
+//! On the same file system a checkpoint shares files with the store; elsewhere it is a copy of all
+//! bytes. For a store in a directory it is a directory. For a store on a LavaFS volume it is
+//! another directory of that volume, `lavafs:PATH:/DIR`, which `--db` also accepts.
 //!
 //! If another process has the store open, that process makes the checkpoint: this command writes a
 //! request into the store's directory (docs/format/requests.md). A volume that another process has

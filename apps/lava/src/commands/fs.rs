@@ -185,7 +185,7 @@ pub struct FsckArgs {
     /// Device or image of the volume; of a volume on two devices both, as LARGE+FAST
     path: PathBuf,
     /// Repair the damage if possible, by new metadata without the damaged parts; the report lists
-    /// what is given up. Copy the device before. Without it nothing is written
+    /// each lost part. Copy the device before. Without it nothing is written
     #[arg(long)]
     repair: bool,
     /// Print JSON instead of text, for programs

@@ -95,7 +95,7 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
 /// Options of `get`.
 #[derive(Args)]
 pub struct GetArgs {
-    /// Key, as it was written; see --escaped for others than text
+    /// Key, at most 65536 bytes; with --escaped it may contain any bytes
     key: String,
     /// Print the value without a trailing newline. Without it a newline follows, unless the value
     /// ends with one. No effect with --json

@@ -48,7 +48,8 @@ pub enum LogCommand {
     Append(AppendArgs),
     /// Print a record; exit status 4 if it does not exist or was trimmed
     Read(ReadArgs),
-    /// Print the last records of a log, or those from an LSN on: LSN, tab, record
+    /// Print the last records of a log, or those from an LSN on, one per line: LSN, tab, record,
+    /// with escapes
     Tail(TailArgs),
     /// Remove all records below an LSN for good, durably
     Trim(TrimArgs),
@@ -59,7 +60,8 @@ pub enum LogCommand {
     /// Read and check all files and records; exit status 5 if any is damaged, with a list of the
     /// losses
     Verify(ListArgs),
-    /// Make a consistent copy of the store of logs in another directory, while it is in use
+    /// Make a consistent copy of the store of logs in another directory. Another process may have
+    /// the store open, but not on a LavaFS volume
     Checkpoint(CheckpointArgs),
     /// Salvage the undamaged records into a new store; exit status 5 if data is lost
     Repair(LogRepairArgs),
