@@ -36,7 +36,10 @@ pub fn check_parent(env: &Env, dir: &Path, hint: &str) -> Result<()> {
         return Ok(());
     }
     let (dir, parent) = (dir.display(), parent.display());
-    Err(failure(Status::NotFound, format!("cannot create {dir}: there is no directory {parent}; {hint}")))
+    Err(failure(
+        Status::NotFound,
+        format!("cannot create {dir}: there is no directory {parent}, and nothing was made; {hint}"),
+    ))
 }
 
 /// Same as [`check_parent`], for a copy of a store.

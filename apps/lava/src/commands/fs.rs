@@ -555,7 +555,7 @@ fn fsck(args: &FsckArgs) -> Result<()> {
             let count = found.findings.len();
             let (things, are) = (counted(count as u64, "thing"), if count == 1 { "is" } else { "are" });
             let what = format!(
-                "{things} {are} wrong with the volume, as listed: lava fs fsck --repair repairs what it can"
+                "{things} {are} wrong with the volume, as listed: lava fs fsck --repair repairs what it can; the rest needs a backup"
             );
             Err(failure(Status::Damage, what))
         }

@@ -293,13 +293,19 @@ fn read_from(store: &LogStore, args: &ReadArgs) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::Trimmed => {
             return Err(failure(
                 Status::KeyNotFound,
-                format!("record {} of log {} was trimmed: read a later one", args.lsn, args.log),
+                format!(
+                    "record {} of log {} was trimmed and is gone: read a later one (lava log stat shows the first)",
+                    args.lsn, args.log
+                ),
             ));
         }
         record => record?,
     };
     let Some(record) = record else {
-        let what = format!("record not found: the log {} has no record with LSN {}", args.log, args.lsn);
+        let what = format!(
+            "record not found: the log {} has no record with LSN {} (lava log stat shows its LSNs)",
+            args.log, args.lsn
+        );
         return Err(failure(Status::KeyNotFound, what));
     };
     let mut out = output::stdout();
