@@ -252,7 +252,7 @@ pub struct BenchArgs {
     #[arg(long)]
     #[serde(default)]
     pub level_multiplier: Option<u32>,
-    /// LavaStore: compaction policy. `vlsm` has narrow compactions and short chains, so that
+    /// LavaStore: compaction policy. `vlsm` has narrow compactions, few of them in a row, so that
     /// writers wait less. `ablation --policy` without a name compares the policies; other workloads
     /// need a name
     #[arg(long, value_enum, default_value_t, num_args = 0..=1, default_missing_value = "each")]

@@ -131,8 +131,8 @@ pub struct LogArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "recover")]
     #[serde(default)]
     pub crash: Option<PathBuf>,
-    /// Append nothing: open such a store in --db, time the open, and compare it with FILE. Give the
-    /// same --logs and --record-size as with --crash. Not with --crash
+    /// Append nothing: open such a store in --db, time the open, and compare the last record of
+    /// each log with FILE. Give the same --logs and --record-size as with --crash. Not with --crash
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
     pub recover: Option<PathBuf>,

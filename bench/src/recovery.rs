@@ -75,8 +75,8 @@ pub struct RecoveryArgs {
     /// 0: none, LavaStore: otherwise 32 to 16777216. It matters only for data that is flushed
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     pub min_blob_size: u64,
-    /// Number of background threads of the store; LavaStore: 1 to 64. At the open, up to three of
-    /// them insert the records of the log
+    /// Number of background threads of the store; LavaStore: 1 to 64. At the open as many threads,
+    /// but at most three, insert the records of the log
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub background_threads: u64,
     /// Use the page cache of the system for data instead of direct I/O

@@ -112,7 +112,7 @@ pub struct GrowArgs {
 /// A device of a volume on two.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Of {
-    /// The fast device
+    /// The fast device (FAST)
     Speed,
     /// The large device
     Capacity,

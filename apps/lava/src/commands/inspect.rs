@@ -34,7 +34,8 @@ pub struct StatArgs {
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
     /// Print the Prometheus metrics of the process that has the store open, which must use
-    /// Options::metrics_file. Metrics of an ended process are refused. Not with --watch or --json
+    /// Options::metrics_file. Metrics of an ended process, or older than 60 s, are refused. Not
+    /// with --watch or --json
     #[arg(long, group = "process")]
     prometheus: bool,
     /// Show the activity of that process periodically: rates, times, waits by cause, levels,
