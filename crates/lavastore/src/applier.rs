@@ -75,8 +75,10 @@ impl Applier {
 
     /// Writes the changes of a record together with its LSN, atomically, over any families.
     ///
-    /// The write is volatile: it waits for no device, and a crash may take it and all later ones.
-    /// Pass an empty batch for a record without changes.
+    /// On return readers see all of them. The write is volatile: it waits for no device, and a
+    /// crash may take it and all later ones. Like [`Db::write`](crate::Db::write) it may wait for
+    /// memory or space, without a bound. LSNs may have gaps. Pass an empty batch for a record
+    /// without changes.
     ///
     /// ```
     /// # use lavastore::WriteBatch;
@@ -111,7 +113,8 @@ impl Applier {
     }
 
     /// Returns the LSN of the record applied last, to tell how far the state has come; `None` if no
-    /// record was applied. [`Applier::next_lsn`] is where to continue.
+    /// record was applied. [`Applier::next_lsn`] is where to continue. [`Applier::flushed_lsn`]
+    /// says up to where recovery needs no record.
     ///
     /// Changes up to it are visible, and may be lost in a crash. After a crash it is the last
     /// record whose changes survived.
@@ -127,15 +130,17 @@ impl Applier {
     /// * `Corruption`: the position is damaged, or another writer changed its family. Drop the
     ///   families of the state and the family `lavastore.applied`, and apply the log from its first
     ///   record.
-    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier.
+    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier, which begins
+    ///   at 0.
     /// * `Io`: the system refused a read. Repeat the call.
     /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn applied_lsn(&self) -> Result<Option<Lsn>> {
         self.positions.get(self.key())?.map(|position| self.decode(&position)).transpose()
     }
 
-    /// Returns the lowest LSN that may be applied next: start the scan of the log there. 0 for a
-    /// new applier.
+    /// Returns the lowest LSN that may be applied next, one above [`Applier::applied_lsn`]: start
+    /// the scan of the log there. 0 if no record of the log was ever applied. The call reads one
+    /// key, which may read the device after an open.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -149,7 +154,8 @@ impl Applier {
     /// * `Corruption`: the position is damaged, or another writer changed its family. Drop the
     ///   families of the state and the family `lavastore.applied`, and apply the log from its first
     ///   record.
-    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier.
+    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier, which begins
+    ///   at 0.
     /// * `Io`: the system refused a read. Repeat the call.
     /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn next_lsn(&self) -> Result<Lsn> {
@@ -159,8 +165,10 @@ impl Applier {
     /// Returns the LSN of the last record whose changes survive a loss of power, to decide which
     /// records must be kept; `None` if there is none.
     ///
-    /// [`Db::flush`](crate::Db::flush) raises it to the LSN applied last. Recovery needs no record
-    /// up to it. The call reads tables only, and may read the device.
+    /// [`Db::flush`](crate::Db::flush) raises it to the LSN applied last; the flushes that the
+    /// store makes by itself raise it too. Recovery needs no record up to it.
+    /// [`Applier::applied_lsn`] counts records in memory as well. The call reads tables only, and
+    /// may read the device.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -176,7 +184,8 @@ impl Applier {
     /// * `Corruption`: the position is damaged, or another writer changed its family. Drop the
     ///   families of the state and the family `lavastore.applied`, and apply the log from its first
     ///   record.
-    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier.
+    /// * `NotFound`: the family `lavastore.applied` was dropped. Make another applier, which begins
+    ///   at 0.
     /// * `Io`: the system refused a read. Repeat the call.
     /// * `Closed`, `Forked`: this handle is of no use any more. Open the store again.
     pub fn flushed_lsn(&self) -> Result<Option<Lsn>> {
@@ -187,7 +196,9 @@ impl Applier {
 
     /// Trims the log up to [`Applier::flushed_lsn`], to free its space, and returns that LSN.
     ///
-    /// Call it from time to time. `None`: nothing was flushed, and nothing is trimmed.
+    /// Call it from time to time; [`Log::trim`] trims to another LSN. `None`: nothing was flushed,
+    /// and nothing is trimmed. The trim is buffered: after a loss of power some of the records may
+    /// be there again. Background collection frees the space later.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();

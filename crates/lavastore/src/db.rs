@@ -115,8 +115,7 @@ impl Db {
     /// * `NotFound`, `AlreadyExists`: `create_if_missing` or `error_if_exists` forbids the call.
     /// * `Locked`: a process has the store open. Share its `Db`, or use [`Db::open_read_only_in`].
     /// * `Corruption`: log or manifest is damaged. Restore a checkpoint, or use [`Db::repair_in`].
-    /// * `Unsupported`: a newer release wrote it, or its logs hold keys
-    ///   ([`Db::open_with_logs_in`]).
+    /// * `Unsupported`: of a newer release, or its logs hold keys ([`Db::open_with_logs_in`]).
     /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         lavakv::Db::open_in(env.clone(), path, options.clone()).map(Self::over)
@@ -127,10 +126,9 @@ impl Db {
     /// The reader sees the writes that were acknowledged before the call, except volatile ones that
     /// no flush has taken. It keeps showing that state; [`Db::catch_up`] opens a newer one. The
     /// call takes no lock and changes nothing, so it works without write permission. Every write
-    /// fails with `ReadOnly`. A read fails with `Busy` if the writer has removed its file.
-    ///
-    /// Damage of log or manifest is no error: the reader then shows the state before the damage,
-    /// and [`Db::damage`] reports it.
+    /// fails with `ReadOnly`. A read fails with `Busy` if the writer has removed its file. Damage
+    /// of log or manifest is no error: the reader then shows the state before the damage, and
+    /// [`Db::damage`] reports it.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-read-only-{}", std::process::id()));
@@ -177,12 +175,10 @@ impl Db {
     }
 
     /// Opens the present state of a store that is open for reading, to follow its writer at a lower
-    /// cost than a new open.
-    ///
-    /// The call reads only the new part of the log (all of it in a store with logs or with damage)
-    /// and shares open files and cache with `self`. `self`, its snapshots and its iterators keep
-    /// their state; drop them when you no longer need them. Get new family handles from the
-    /// returned store. After an error `self` still serves: repeat the call.
+    /// cost than a new open. The call reads only the new part of the log (all of it in a store with
+    /// logs or with damage) and shares open files and cache with `self`. `self`, its snapshots and
+    /// its iterators keep their state; drop them when you no longer need them. Get new family
+    /// handles from the returned store. After an error `self` still serves: repeat the call.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-catch-up-{}", std::process::id()));
@@ -226,11 +222,10 @@ impl Db {
     ///
     /// After a return without error every acknowledged write is durable, volatile ones included.
     /// Calls on other threads end: a write keeps its promised durability or fails with `Closed`;
-    /// long calls fail with `Closed` and leave no files. Requests in flight are answered.
-    ///
-    /// Later calls on clones, families, iterators, streams and logs fail with `Closed`; dropping
-    /// these objects releases their files. Closing a closed store does nothing. An event listener
-    /// must not call this method.
+    /// long calls fail with `Closed` and leave no files. Requests in flight are answered. Later
+    /// calls on clones, families, iterators, streams and logs fail with `Closed`; dropping these
+    /// objects releases their files. Closing a closed store does nothing. An event listener must
+    /// not call this method.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -250,13 +245,12 @@ impl Db {
     }
 
     /// Salvages the undamaged data of a store that fails with `Corruption`, where no checkpoint can
-    /// be restored: reads the store at `path`, and writes a new one in `into`.
-    ///
-    /// Damage is no error: the report lists the losses. The damaged store stays the same byte for
-    /// byte, and needs no write permission. `into` must be missing, empty, or the remainder of an
-    /// interrupted repair; every open refuses it until the repair has finished. On return the new
-    /// store is durable and closed. The cost is a read and a rewrite of all data. Logs are
-    /// included: open such a new store with [`Db::open_with_logs`].
+    /// be restored: reads the store at `path`, and writes a new one in `into`. Damage is no error:
+    /// the report lists the losses. The damaged store stays the same byte for byte, and needs no
+    /// write permission. `into` must be missing, empty, or the remainder of an interrupted repair;
+    /// every open refuses it until the repair has finished. On return the new store is durable and
+    /// closed. The cost is a read and a rewrite of all data. With logs, open it with
+    /// [`Db::open_with_logs`].
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions};
@@ -360,7 +354,8 @@ impl Db {
 /// Reads and writes of the family `default`.
 impl Db {
     /// Chooses options for reads of the family `default`, for example for a scan that must not
-    /// displace the cache. It reads nothing by itself and costs nothing.
+    /// displace the cache. Plain methods use the defaults, and [`Family::reading`] is for other
+    /// families. The call reads nothing, costs nothing and cannot fail.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -373,7 +368,8 @@ impl Db {
     }
 
     /// Chooses options for single writes to the family `default`: another durability, or a bound on
-    /// the wait. Writes nothing by itself and costs nothing.
+    /// the wait. Plain methods use the options of the store. The call writes nothing and cannot
+    /// fail.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -384,9 +380,10 @@ impl Db {
         self.default.writing(options)
     }
 
-    /// Reads the value of one key of the family `default`; `None` if the key is absent. For many
-    /// keys [`Db::multi_get`] is faster; for part of a large value use [`Db::get_range`]. Blocks
-    /// only if memory and cache lack the value. [`Value::into_vec`] returns bytes to keep for long.
+    /// Reads the value of one key of the family `default`, as of now: the call sees every write
+    /// that returned before. `None` if the key is absent. For many keys [`Db::multi_get`] is
+    /// faster; for part of a large value use [`Db::get_range`]. Blocks only if memory and cache
+    /// lack the value. [`Value::into_vec`] returns bytes to keep for long.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -403,7 +400,8 @@ impl Db {
     }
 
     /// Checks whether a key of the family `default` has a value, at a lower cost than [`Db::get`]:
-    /// a separated value is not read, so damage to it stays undetected.
+    /// a separated value (512 bytes and more by default) is not read, so damage to it stays
+    /// undetected. A key with an empty value gives true.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -422,7 +420,7 @@ impl Db {
 
     /// Reads many keys of the family `default` as of one moment, faster than single reads: up to
     /// 256 device reads run in parallel. The results are in the order of the keys, each with its
-    /// own error. All values are in memory at once: split a very long list.
+    /// own error; `None` is an absent key. All values are in memory at once: split long lists.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -462,7 +460,9 @@ impl Db {
     }
 
     /// Opens a large value for reading in pieces, where the whole does not fit in memory; `None` if
-    /// the key is absent. The reader shows this version and keeps it on disk until its drop.
+    /// the key is absent. For one small part use [`Db::get_range`]. The reader shows this version,
+    /// also after an overwrite. Until its drop the reader keeps the version on disk and the store
+    /// open. A value without a file of its own (up to 4 MiB by default) is read at once.
     ///
     /// ```
     /// use std::io::{Read, Seek, SeekFrom};
@@ -487,7 +487,7 @@ impl Db {
 
     /// Scans all keys of the family `default` and their values in ascending byte order. Later
     /// writes stay invisible to the iterator, and an error is its last item; [`Iter::keys`] reads
-    /// no values. The iterator keeps superseded files on disk: drop it early.
+    /// no values. The iterator keeps superseded files on disk and the store open: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -503,7 +503,9 @@ impl Db {
     }
 
     /// Scans a range of keys of the family `default`, such as a span of time, with their values in
-    /// ascending byte order; an error is the last item. An empty range yields nothing.
+    /// ascending byte order; `.rev()` descends. Later writes stay invisible, and an error is the
+    /// last item. An empty range, or a start after the end, yields nothing. The iterator keeps
+    /// superseded files on disk and the store open: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -519,8 +521,9 @@ impl Db {
     }
 
     /// Scans the keys of the family `default` that begin with `prefix`, such as all items of a
-    /// user, with values, in ascending order; an error is the last item. An empty prefix selects
-    /// all.
+    /// user, with values, in ascending order. An empty prefix selects all; [`Db::range`] takes
+    /// bounds. Later writes stay invisible, and an error is the last item. The iterator keeps
+    /// superseded files on disk and the store open: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -536,9 +539,8 @@ impl Db {
     }
 
     /// Sets one key of the family `default`, and replaces its value; [`Db::write`] sets several
-    /// keys together, and [`Db::put_stream`] a value that does not fit in memory.
-    ///
-    /// On return all readers see the write. It has the durability of
+    /// keys together, and [`Db::put_stream`] a value that does not fit in memory. On return all
+    /// readers see the write. It has the durability of
     /// [`Options::durability`](field@crate::Options::durability) (default: buffered, so a loss of
     /// power may take it until [`Db::sync`]). The wait for memory or space has no bound:
     /// [`Db::writing`] sets one.
@@ -561,8 +563,9 @@ impl Db {
     }
 
     /// Starts a value of the family `default` that does not fit in memory: the caller writes it in
-    /// pieces. It appears when [`ValueWriter::finish`] returns; until then readers see the former
-    /// one.
+    /// pieces, up to 1 GiB. For a value in memory use [`Db::put`]. The value appears when
+    /// [`ValueWriter::finish`] returns, with the durability of a put; until then, and after a drop,
+    /// readers see the former one. The writer keeps the store open.
     ///
     /// ```
     /// use std::io::Write;
@@ -586,9 +589,10 @@ impl Db {
         self.default.put_stream(key)
     }
 
-    /// Deletes one key of the family `default`; an absent key is no error. Costs a small write and
-    /// no read. It also works in a store at its space limit; the space is freed in the background.
-    /// For many keys use [`Db::delete_range`].
+    /// Deletes one key of the family `default`; an absent key is no error. On return no new read
+    /// sees the key; durability is as in [`Db::put`]. Costs a small write and no read. Works in a
+    /// store at its space limit too; the space is freed later. For many keys use
+    /// [`Db::delete_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -607,8 +611,8 @@ impl Db {
     }
 
     /// Deletes all keys of a range of the family `default` at the cost of one write, however many
-    /// there are. An empty range deletes nothing. Existing snapshots and iterators still see the
-    /// keys. The space is freed later; [`Db::compact_range`] does it now.
+    /// there are. Durability is as in [`Db::put`]. An empty range deletes nothing. Existing
+    /// snapshots and iterators still see the keys. [`Db::compact_range`] frees the space now.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -629,7 +633,8 @@ impl Db {
     }
 
     /// Changes several keys together, in any number of families: readers and crashes see the whole
-    /// batch or nothing. A later change of a key wins. Durability is as in [`Db::put`].
+    /// batch or nothing. A later change of a key wins. Durability is as in [`Db::put`]. A batch has
+    /// at most 16 MiB + 128 KiB, without values above 4 MiB (by default).
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -652,10 +657,8 @@ impl Db {
     }
 
     /// Makes all acknowledged buffered writes survive a loss of power; blocks until the device has
-    /// them.
-    ///
-    /// Call it once after many buffered writes, instead of making each one durable. It covers every
-    /// write that returned before, of all threads and families, and the logs of the store.
+    /// them. Call it once after many buffered writes, instead of making each one durable. It covers
+    /// every write that returned before, of all threads and families, and the logs of the store.
     /// Concurrent calls share one device write. Volatile writes need [`Db::flush`].
     ///
     /// ```
@@ -680,6 +683,8 @@ impl Db {
 
     /// Returns the asynchronous interface, for an event loop or an async runtime: many requests in
     /// flight without a thread for each. The first call starts the threads that serve all of them.
+    /// Each call has its own bound on requests in flight and its own order of writes. The result
+    /// keeps the store open.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -705,9 +710,9 @@ impl Db {
 
     /// Keeps the present state of all families readable until the snapshot is dropped, to read
     /// several keys or families as of one moment. It contains every write that returned before the
-    /// call. Taking one touches memory only and never blocks writers. It ends with the process:
-    /// [`Db::checkpoint`] makes a lasting copy. Reads of a snapshot of a closed store fail with
-    /// `Closed`.
+    /// call. Taking one touches memory only and never blocks writers; until its drop it keeps its
+    /// versions on disk and the store open. It ends with the process: [`Db::checkpoint`] makes a
+    /// lasting copy. After a close its reads fail with `Closed`.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -735,14 +740,13 @@ impl Db {
     }
 
     /// Drops the deleted and overwritten data of a range now, and waits: after a mass delete, or
-    /// before a checkpoint. Compaction runs in the background anyway.
-    ///
-    /// The call flushes the store, then moves the data of the range in the family `default` down to
-    /// the last level in use, where it lies on return. There only files with deleted keys, or with
-    /// versions of former snapshots, are rewritten. Of values from 512 bytes on (by default) it
-    /// drops the keys: their space is freed by [`Db::collect_garbage`]. It takes device time and
-    /// free space; reads and writes continue, and later writes are not moved. A damaged file is
-    /// skipped ([`Db::damaged_files`]).
+    /// before a checkpoint. Compaction runs in the background anyway. The call flushes the store,
+    /// then moves the data of the range in the family `default` down to the last level in use,
+    /// where it lies on return. There only files with deleted keys, or with versions of former
+    /// snapshots, are rewritten. Of values from 512 bytes on (by default) it drops the keys: their
+    /// space is freed by [`Db::collect_garbage`]. It takes device time and free space; reads and
+    /// writes continue, and later writes are not moved. Damaged files ([`Db::damaged_files`]) are
+    /// skipped.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -89,9 +89,10 @@ impl Iter {
     /// Narrows a scan to a range, to continue a paged scan behind the last key of a page, as of the
     /// same moment.
     ///
-    /// The iterator restarts at both ends of the intersection with its former range. An empty
-    /// intersection yields nothing. An iterator that has reached its end or an error stays at its
-    /// end. The call cannot fail: an error is the next item.
+    /// The iterator restarts at both ends of the intersection with its former range. The former
+    /// bounds stay in force, so the call never widens a scan; for another range make a new
+    /// iterator. An empty intersection yields nothing. An iterator that has reached its end or an
+    /// error stays at its end. The call cannot fail: an error is the next item.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -120,7 +121,9 @@ impl Iter {
     }
 
     /// Turns the iterator into one over keys only, for counts and listings: it reads no separated
-    /// values from the device. It continues at the same position, as of the same moment.
+    /// values from the device. It continues at the same position, as of the same moment. The call
+    /// reads nothing and cannot fail. Damage to separated values (512 bytes and more by default)
+    /// stays undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -136,9 +139,10 @@ impl Iter {
     /// Turns the iterator into a cursor over the same keys and the same moment, where a program
     /// seeks, changes direction, or avoids copies.
     ///
-    /// The cursor has no position yet: call a `seek` method first. Call this before the iterator
-    /// has reached its end or an error: afterwards the cursor of an iterator without a snapshot
-    /// shows the present state.
+    /// The call opens no data blocks, and the cursor keeps the store open. The cursor has no
+    /// position yet: call a `seek` method first. Call this before the iterator has reached its end
+    /// or an error: afterwards the cursor of an iterator without a snapshot shows the present
+    /// state.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -339,9 +343,9 @@ impl Cursor {
         self.iterator.valid()
     }
 
-    /// Moves to the first key of the range, to scan upward with [`Cursor::next`]. Without keys the
-    /// call succeeds and the cursor has no position. It may block on the device; a separated value
-    /// is not read.
+    /// Moves to the first key of the range, to scan upward with [`Cursor::next`]. [`Cursor::seek`]
+    /// begins at another key. Without keys the call succeeds and the cursor has no position. It may
+    /// block on the device; a separated value is not read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -364,9 +368,9 @@ impl Cursor {
         self.iterator.seek_to_first()
     }
 
-    /// Moves to the last key of the range, to scan downward with [`Cursor::prev`]. Without keys the
-    /// call succeeds and the cursor has no position. It may block on the device; a separated value
-    /// is not read.
+    /// Moves to the last key of the range, to scan downward with [`Cursor::prev`].
+    /// [`Cursor::seek_for_prev`] begins at another key. Without keys the call succeeds and the
+    /// cursor has no position. It may block on the device; a separated value is not read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -447,7 +451,8 @@ impl Cursor {
 
     /// Moves to the next key of an upward scan; behind the last key the call succeeds and the
     /// cursor has no position. Entries in order are read ahead, so most calls do not block. It
-    /// costs more after a [`Cursor::prev`], for the change of direction.
+    /// reads no separated value. It costs more after a [`Cursor::prev`], for the change of
+    /// direction. To skip many keys use [`Cursor::seek`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -474,7 +479,9 @@ impl Cursor {
     }
 
     /// Moves to the previous key of a downward scan; before the first key the call succeeds and the
-    /// cursor has no position. It costs more after a [`Cursor::next`], for the change of direction.
+    /// cursor has no position. It may block on the device, and reads no separated value. It costs
+    /// more after a [`Cursor::next`], for the change of direction. To skip many keys use
+    /// [`Cursor::seek_for_prev`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -536,8 +543,8 @@ impl Cursor {
         self.iterator.skip_damaged()
     }
 
-    /// Lends the key at the position until the next move, without a copy; empty if the cursor has
-    /// no position (a stored key may be empty too: check [`Cursor::valid`]).
+    /// Lends the key at the position until the next move, without a copy and without a read; empty
+    /// if the cursor has no position (a stored key may be empty too: check [`Cursor::valid`]).
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -549,7 +556,8 @@ impl Cursor {
     }
 
     /// Lends the value at the position until the next move, without a copy; empty if the cursor has
-    /// no position.
+    /// no position, and for an empty value. To pass values without reading them use [`Cursor::key`]
+    /// alone.
     ///
     /// A separated value (512 bytes and more by default) is read by the first call at a position,
     /// which may block on the device. Moves do not read it. Calls at consecutive positions read the

@@ -16,8 +16,9 @@ use crate::Cancel;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// Cancels the checkpoint, which then fails with `Cancelled`; no part of the copy is left.
-    /// Default: none.
+    /// Cancels the checkpoint, which then fails with `Cancelled`; no part of the copy is left. One
+    /// token may serve several calls; it is checked before each file and during copies. Default:
+    /// none.
     pub cancel: Option<Cancel>,
 }
 
@@ -35,6 +36,6 @@ pub struct CheckpointOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyOptions {
     /// Cancels the verification, which then fails with `Cancelled` and returns no report. The store
-    /// is unchanged. Default: none.
+    /// is unchanged. Cancel by [`Cancel::cancel`], or by a deadline. Default: none.
     pub cancel: Option<Cancel>,
 }

@@ -90,8 +90,9 @@ impl Requests {
     /// Returns the interface with reads as of a snapshot: `get`, `multi_get` and `scan` ignore
     /// later writes.
     ///
-    /// The result shares the bound and the order of writes. A read fails with `InvalidArgument` if
-    /// the snapshot belongs to another store.
+    /// Writes through the result go to the store as usual. The result keeps the snapshot alive, and
+    /// shares the bound and the order of writes. The call cannot fail. Each read fails with
+    /// `InvalidArgument` if the snapshot belongs to another store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

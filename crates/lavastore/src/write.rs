@@ -36,10 +36,11 @@ impl<'a> Writer<'a> {
 
     /// Sets a key to a value, and replaces the former value if there is one.
     ///
-    /// A key has at most 64 KiB, a value at most 1 GiB. [`Writer::put_stream`] writes a large value
-    /// without holding it in memory. The call blocks until the write has its durability; a durable
-    /// put always waits for the device. Of concurrent puts of one key, the last in the order of the
-    /// store wins.
+    /// A key has at most 64 KiB, a value at most 1 GiB; [`Writer::write`] sets several keys
+    /// together. [`Writer::put_stream`] writes a large value without holding it in memory. On
+    /// return every reader sees the value. The call blocks until the write has its durability; a
+    /// durable put always waits for the device. Of concurrent puts of one key, the last in the
+    /// order of the store wins.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -60,11 +61,14 @@ impl<'a> Writer<'a> {
         self.family.kv().put_opt(self.family.inner(), key.as_ref(), value.as_ref(), &self.options)
     }
 
-    /// Starts a value that the caller writes in pieces, in constant memory.
+    /// Starts a value that the caller writes in pieces, in constant memory, up to 1 GiB. For a
+    /// value in memory use [`Writer::put`].
     ///
-    /// The former value stays visible until [`ValueWriter::finish`] returns. A crash or a drop
-    /// before that leaves the former value. Concurrent writes of the key do not wait for the
-    /// stream; the order of the `finish` calls decides.
+    /// The former value stays visible until [`ValueWriter::finish`] returns; the new value then has
+    /// the durability of the options. [`WriteOptions::wait_at_most`] bounds the wait of each piece.
+    /// The writer keeps the store open. A crash or a drop before that leaves the former value.
+    /// Concurrent writes of the key do not wait for the stream; the order of the `finish` calls
+    /// decides.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -85,11 +89,12 @@ impl<'a> Writer<'a> {
         Ok(ValueWriter::new(value, self.family.kv()))
     }
 
-    /// Deletes a key; an absent key is no error.
+    /// Deletes a key; an absent key is no error. For many adjacent keys use
+    /// [`Writer::delete_range`].
     ///
-    /// The cost is that of a small put, without a read. Snapshots and iterators that exist still
-    /// see the value. Background work frees the space later. A delete also works in a store that is
-    /// full.
+    /// On return no new read sees the key. The cost is that of a small put, without a read.
+    /// Snapshots and iterators that exist still see the value. Background work frees the space
+    /// later. A delete also works in a store that is full.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -110,11 +115,13 @@ impl<'a> Writer<'a> {
         self.family.kv().delete_opt(self.family.inner(), key.as_ref(), &self.options)
     }
 
-    /// Deletes all keys of a range at the cost of one write, however many keys there are.
+    /// Deletes all keys of a range at the cost of one write, however many keys there are. To empty
+    /// a family for good use [`Db::drop_family`](crate::Db::drop_family).
     ///
-    /// An empty range deletes nothing. Snapshots and iterators that exist still see the keys. A key
-    /// that another thread writes at the same time is either deleted or survives, in the order of
-    /// the store. A range without an end takes 128 KiB of the log, so prefer a bounded range.
+    /// On return no new read sees the keys, and background work frees their space later. An empty
+    /// range deletes nothing. Snapshots and iterators that exist still see the keys. A key that
+    /// another thread writes at the same time is either deleted or survives, in the order of the
+    /// store. A range without an end takes 128 KiB of the log, so prefer a bounded range.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -137,7 +144,8 @@ impl<'a> Writer<'a> {
         self.family.kv().delete_bounds_opt(self.family.inner(), bounds(&range), &self.options)
     }
 
-    /// Writes a batch atomically, over any number of families.
+    /// Writes a batch atomically, over any number of families: also others than that of the writer.
+    /// A batch has at most 16 MiB + 128 KiB, without values above 4 MiB (by default).
     ///
     /// Readers and crashes see all changes of the batch or none. The changes apply in the order of
     /// the batch, so a later change of a key wins. The batch is unchanged and may be written again.
@@ -171,7 +179,8 @@ impl<'a> Writer<'a> {
     /// and its log that must agree after a crash. Use [`Writer::write`] or
     /// [`LogStore::write`](crate::LogStore::write) for one of the two.
     ///
-    /// Without a durability in the options the write has the default of the logs, which exclude
+    /// On return readers see both halves, and after a crash there are both or neither. Without a
+    /// durability in the options the write has the default of the logs, which exclude
     /// [`Volatile`](crate::Durability::Volatile) writes. A value above a quarter of
     /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) needs its own file
     /// and is refused as `TooLarge`: write it with a put.
@@ -196,8 +205,8 @@ impl<'a> Writer<'a> {
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `Io`, `Poisoned`: the device failed; the batch may exist. Close and reopen the store.
     ///
-    /// After `Io` or `Poisoned` the next open decides whether the batch exists, whole or not at all;
-    /// after another error nothing is written.
+    /// After `Io` or `Poisoned` the next open decides whether the batch exists, whole or not at
+    /// all; after another error nothing is written.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         let engine = self.family.logs_or_refuse()?.engine();
         batch.check_store(self.family)?;
@@ -266,7 +275,9 @@ pub struct WriteBatch {
 struct Mixed;
 
 impl WriteBatch {
-    /// Returns an empty batch, which belongs to no store until it names a family.
+    /// Returns an empty batch, which belongs to no store until [`WriteBatch::family`] names a
+    /// family. For a single change use [`Db::put`](crate::Db::put); [`WriteBatch::clear`] empties a
+    /// batch for reuse.
     ///
     /// ```
     /// assert!(lavastore::WriteBatch::new().is_empty());
@@ -279,7 +290,8 @@ impl WriteBatch {
     /// The batch copies both slices.
     ///
     /// A later change of the same key in the batch wins. A key above 64 KiB or a value above 1 GiB
-    /// makes the write fail with `TooLarge`.
+    /// makes the write fail with `TooLarge`. An empty key makes it fail with `InvalidArgument` in a
+    /// store of format 1.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -291,7 +303,9 @@ impl WriteBatch {
     }
 
     /// Adds a delete of `key` in the family `default`, to remove it in the same step as other
-    /// changes; an absent key is no error. The batch copies the key.
+    /// changes; an absent key is no error. It covers earlier puts of the key in the batch, and a
+    /// later put wins. The batch copies the key; one above 64 KiB makes the write fail with
+    /// `TooLarge`. For many keys use [`WriteBatch::delete_range`].
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -305,9 +319,9 @@ impl WriteBatch {
     /// Adds a delete of all keys of a range of the family `default`, at the size of two keys, for
     /// example to replace a range: delete it, then put the new keys.
     ///
-    /// The delete covers earlier puts of the same batch, and not later ones. An empty range deletes
-    /// nothing; a start after the end makes the write fail with `InvalidArgument`. A range without
-    /// an end takes 128 KiB of the batch.
+    /// The delete covers earlier puts of the same batch, and not later ones. A bound has at most 64
+    /// KiB. An empty range deletes nothing; a start after the end makes the write fail with
+    /// `InvalidArgument`. A range without an end takes 128 KiB of the batch.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -320,8 +334,9 @@ impl WriteBatch {
 
     /// Returns the batch methods for another family, to change several families together.
     ///
-    /// The write fails with `InvalidArgument` if the batch names families of two stores, and with
-    /// `NotFound` if a family was dropped.
+    /// The result adds to this batch, which stays one atomic write. The call cannot fail. The write
+    /// fails with `InvalidArgument` if the batch names families of two stores, and with `NotFound`
+    /// if a family was dropped.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -342,6 +357,8 @@ impl WriteBatch {
     }
 
     /// Removes all changes and the kept error, to reuse the memory for the next batch of a load.
+    /// Without it a batch with a kept error fails at each write. Afterwards the batch belongs to no
+    /// store until a change names a family. The call cannot fail.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -354,7 +371,8 @@ impl WriteBatch {
         self.store = None;
     }
 
-    /// Returns the number of changes in the batch, for a loader that counts. Compare
+    /// Returns the number of changes in the batch, for a loader that counts. A range delete counts
+    /// as one, or two if it has no end. The number has no limit of its own: compare
     /// [`WriteBatch::byte_len`] with the limit.
     ///
     /// ```
@@ -366,8 +384,10 @@ impl WriteBatch {
         self.inner.len()
     }
 
-    /// Returns true if the batch has no changes, so that a loop can omit the last write. An empty
-    /// durable batch still acts as [`Db::sync`](crate::Db::sync) when written.
+    /// Returns true if the batch has no changes, so that a loop can omit the last write. It is also
+    /// true if the only changes were refused, as with a key above 64 KiB: the write then returns
+    /// the kept error. An empty durable batch still acts as [`Db::sync`](crate::Db::sync) when
+    /// written.
     ///
     /// ```
     /// assert!(lavastore::WriteBatch::default().is_empty());
@@ -377,10 +397,11 @@ impl WriteBatch {
     }
 
     /// Returns the size of the batch in bytes, to write it before it reaches
-    /// [`limits::BATCH_LEN_MAX`](crate::limits::BATCH_LEN_MAX).
+    /// [`limits::BATCH_LEN_MAX`](crate::limits::BATCH_LEN_MAX), 16 MiB + 128 KiB.
     ///
-    /// The size includes values that will get their own files, although these do not count for the
-    /// limit. The call is cheap enough for each change.
+    /// The size is that in the log: keys, values, and some bytes for each change. It includes
+    /// values that will get their own files, although these do not count for the limit. The call is
+    /// cheap enough for each change.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -431,9 +452,9 @@ pub struct FamilyBatch<'a> {
 }
 
 impl FamilyBatch<'_> {
-    /// Adds a put of `key` in this family; the batch copies both slices. A later change of the same
-    /// key in the batch wins. The write fails with `TooLarge` for a key above 64 KiB or a value
-    /// above 1 GiB.
+    /// Adds a put of `key` in this family; the batch copies both slices. [`WriteBatch::put`] is for
+    /// the family `default`. A later change of the same key in the batch wins. The write fails with
+    /// `TooLarge` for a key above 64 KiB or a value above 1 GiB.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -447,7 +468,8 @@ impl FamilyBatch<'_> {
     }
 
     /// Adds a delete of `key` in this family, to remove it in the same step as other changes; an
-    /// absent key is no error. The batch copies the key.
+    /// absent key is no error. It covers earlier puts of the key in the batch, and a later put
+    /// wins. The batch copies the key; one above 64 KiB makes the write fail with `TooLarge`.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -462,9 +484,9 @@ impl FamilyBatch<'_> {
 
     /// Adds a delete of all keys of a range of this family, at the size of two keys.
     ///
-    /// The delete covers earlier puts of the same batch, and not later ones. An empty range deletes
-    /// nothing; a start after the end makes the write fail with `InvalidArgument`. A range without
-    /// an end takes 128 KiB of the batch.
+    /// The delete covers earlier puts of the same batch, and not later ones. A bound has at most 64
+    /// KiB. An empty range deletes nothing; a start after the end makes the write fail with
+    /// `InvalidArgument`. A range without an end takes 128 KiB of the batch.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

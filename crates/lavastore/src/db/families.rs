@@ -9,8 +9,9 @@ impl Db {
     /// usual way to a family, without a setup step.
     ///
     /// Threads may call this at the same time: one creates the family, all get it. A created family
-    /// is durable on return. An existing one is found in memory. Use [`Db::open_family`] where a
-    /// missing family is an error, and [`Db::create_family`] to choose its options.
+    /// is durable on return. An existing one is found in memory. The handle keeps the store open.
+    /// Use [`Db::open_family`] where a missing family is an error, and [`Db::create_family`] to
+    /// choose its options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -41,8 +42,9 @@ impl Db {
         }
     }
 
-    /// Returns the family `default`, which always exists, for code that takes a [`Family`]. The
-    /// call costs nothing; clone the result to keep it without the `Db`.
+    /// Returns the family `default`, which always exists, for code that takes a [`Family`]. [`Db`]
+    /// has the same methods. The call costs nothing and cannot fail; clone the result to keep it
+    /// without the `Db`. The clone keeps the store open.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -55,7 +57,8 @@ impl Db {
     }
 
     /// Returns an existing family and creates none, so that a misspelled name is an error;
-    /// [`Db::family`] creates it. The call reads memory only.
+    /// [`Db::family`] creates it. The call reads memory only, also in a read-only store. The handle
+    /// keeps the store open.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -80,7 +83,9 @@ impl Db {
     /// the defaults.
     ///
     /// The family is durable on return. The options are stored with it: later opens need not repeat
-    /// them, and [`Family::set_options`] changes them. A store has at most 65,536 families.
+    /// them, and [`Family::set_options`] changes them. The name has 1 to 1024 bytes. A store has at
+    /// most 65,536 families, each with memtables and files of its own: for many small groups of
+    /// keys use prefixes.
     ///
     /// ```
     /// # use lavastore::{Compression, FamilyOptions};
@@ -135,8 +140,8 @@ impl Db {
     /// Lists the names of all families of the open store, in order of creation, for tools and for
     /// code that visits all of them.
     ///
-    /// The call reads memory only. The list is empty if the store was closed. Without an open store
-    /// use [`Db::stored_family_options`].
+    /// The family `default` is always among them. The call reads memory only. The list is empty if
+    /// the store was closed. Without an open store use [`Db::stored_family_options`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -28,7 +28,7 @@ impl Db {
     ///
     /// # Errors
     /// * `NoSpace`: no room for the files. The data stays in memory and, unless its write was
-    ///   volatile, in the log. Make room and repeat.
+    ///   volatile, in the log. Make room and repeat; a crash before that takes the volatile writes.
     /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write. Open the store for writing.
     /// * `Io`: a passing error holds background work up, which retries. Repeat the call.
     /// * `Poisoned`: the device failed, and volatile writes may be lost. Close and reopen the
@@ -40,10 +40,10 @@ impl Db {
     /// Changes the space limit of the open store without a restart, for example to raise it when
     /// writes fail with `NoSpace`; `None` leaves only the volume as limit.
     ///
-    /// The limit holds at once, until the close: the next open takes the limit of its own options,
-    /// [`Options::space_limit`](field@crate::Options::space_limit). A store above its new limit
-    /// admits only deletes until background jobs have shrunk it. Some buffer sizes follow the limit
-    /// only at the next open.
+    /// [`SpaceLimit`] has the units. The limit holds at once, until the close: the next open takes
+    /// the limit of its own options, [`Options::space_limit`](field@crate::Options::space_limit). A
+    /// store above its new limit admits only deletes until background jobs have shrunk it. Some
+    /// buffer sizes follow the limit only at the next open.
     ///
     /// ```
     /// # use lavastore::SpaceLimit;
@@ -63,7 +63,7 @@ impl Db {
     }
 
     /// Makes a backup of the open store while writers continue: a consistent copy in a new
-    /// directory, `dir`.
+    /// directory, `dir`, which must be missing or empty.
     ///
     /// The copy is an independent store with all families as of one moment, and with the logs if
     /// the store was opened with them. It is durable on return; open it like any store. On the same
@@ -102,10 +102,10 @@ impl Db {
     ///
     /// On return the copy is durable: an independent store as of [`Db::checkpoint`], owned by the
     /// user of that process. The process looks for requests about once a second, unless
-    /// [`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests) is off.
-    /// `target` is an absolute path as that process sees it. `take_within` limits the wait until
-    /// the process accepts the request (some seconds suffice); the checkpoint itself has no time
-    /// limit. The caller needs write permission in `dir`.
+    /// [`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests) is off
+    /// (default: on). `target` is an absolute path as that process sees it. `take_within` limits
+    /// the wait until the process accepts the request (some seconds suffice); the checkpoint itself
+    /// has no time limit. The caller needs write permission in `dir`.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-request-{}", std::process::id()));
@@ -141,7 +141,8 @@ impl Db {
     /// shows progress, or the store is not in the machine's file system.
     ///
     /// `tell` gets the state of the request about 20 times a second, on the calling thread. The
-    /// call blocks until the copy is durable or has failed.
+    /// call blocks until the copy is durable or has failed. `take_within` limits only the wait for
+    /// the acceptance.
     ///
     /// ```no_run
     /// use lavastore::{Db, Env};
@@ -170,8 +171,8 @@ impl Db {
     }
 
     /// Makes a backup as [`Db::checkpoint`] does, where a long copy must be cancellable or have a
-    /// deadline. The token is checked before each file and during copies; a cancelled call leaves
-    /// no part of the copy.
+    /// deadline. On return the copy is durable and independent. The token is checked before each
+    /// file and during copies; a cancelled call leaves no part of the copy.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-with-{}", std::process::id()));
@@ -231,7 +232,8 @@ impl Db {
     /// collection.
     ///
     /// `tell` runs on the calling thread, at least once: after each collection and from time to
-    /// time in between. It may call into the store.
+    /// time in between. It may call into the store. The cost and the effect are those of
+    /// [`Db::collect_garbage`]. [`GcRequest::cancel`] ends the call early.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -262,7 +264,7 @@ impl Db {
     ///
     /// The plan changes nothing, and holds for the present state only. It lists no collections if
     /// there is no garbage to collect. The call works in a read-only store too. It may read indexes
-    /// of files.
+    /// of files. Garbage that compaction has not found yet is not in it.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -319,7 +321,8 @@ impl Db {
     }
 
     /// Checks every byte as [`Db::verify`] does, where a long check must be cancellable or have a
-    /// deadline. Damage is no error: the report lists it.
+    /// deadline. Reads and writes continue. Damage is no error: the report lists it, at most 10,000
+    /// places.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -369,8 +372,9 @@ impl Db {
 
     /// Returns counters and latencies since the store was opened, for dashboards and tests.
     ///
-    /// The call reads memory only. The counters begin at zero with each open. A closed store
-    /// returns zeros. [`Db::space`] has the bytes on disk, [`Db::metrics`] all of it as text.
+    /// The call reads memory only. The counters begin at zero with each open, and each one is read
+    /// at its own moment. A closed store returns zeros. [`Db::space`] has the bytes on disk,
+    /// [`Db::metrics`] all of it as text.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -386,7 +390,8 @@ impl Db {
     /// [`Options::cache_bytes`](crate::Options::cache_bytes): many misses of a busy store ask for a
     /// larger cache.
     ///
-    /// The counters begin at the open. The call reads memory only. A closed store returns zeros.
+    /// The counters begin at zero with each open; sizes are bytes of now. The call reads memory
+    /// only. A closed store returns zeros.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -441,7 +446,8 @@ impl Db {
     /// before [`Db::remove_engine`].
     ///
     /// The key-value engine is always there; a store with logs has the engine of the logs too.
-    /// Bytes are those allocated on disk, without the shared log. The cost is a directory listing.
+    /// Bytes are those allocated on disk, without the shared log: [`Db::space`] has all of them.
+    /// The cost is a directory listing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

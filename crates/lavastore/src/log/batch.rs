@@ -42,10 +42,11 @@ impl<'a> LogWriter<'a> {
     /// Appends a record of at most 16 MiB at an LSN, where [`Log::append`] has the wrong
     /// durability.
     ///
-    /// Readers see the record on return, and it has its durability: a durable append blocks for the
-    /// device, a buffered one does not. At the space limit either may wait up to ten seconds for
-    /// garbage collection. An identical record at the same LSN succeeds, so a retry is safe. Of two
-    /// threads with different bytes for one LSN, the second one fails.
+    /// Options without a durability mean that of the store. Readers see the record on return, and
+    /// it has its durability: a durable append blocks for the device, a buffered one does not. At
+    /// the space limit either may wait up to ten seconds for garbage collection. An identical
+    /// record at the same LSN succeeds, so a retry is safe. Of two threads with different bytes for
+    /// one LSN, the second one fails.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -104,7 +105,7 @@ impl<'a> LogWriter<'a> {
     /// [`Log::truncate_after`], for example buffered before a durable append.
     ///
     /// On return readers see none of the records, and new records may reuse their LSNs. Without a
-    /// record above the LSN nothing changes.
+    /// record above the LSN nothing changes. Options without a durability mean that of the store.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -130,7 +131,8 @@ impl<'a> LogWriter<'a> {
     /// [`Log::set_metadata`], for example buffered before a
     /// [`LogStore::sync`](crate::LogStore::sync).
     ///
-    /// On return readers see the new metadata. The former value stays after a refusal.
+    /// On return readers see the new metadata. Options without a durability mean that of the store.
+    /// The former value stays after a refusal.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -196,8 +198,8 @@ pub struct LogBatch<'a> {
 struct Mixed;
 
 impl<'a> LogBatch<'a> {
-    /// Returns an empty batch, which belongs to no store until its first operation names a log.
-    /// Writing an empty batch has no effect on any log.
+    /// Returns an empty batch, which belongs to no store until its first operation names a log. For
+    /// a single operation use [`Log`]. Writing an empty batch has no effect on any log.
     ///
     /// ```
     /// assert!(lavastore::LogBatch::new().is_empty());
@@ -215,7 +217,9 @@ impl<'a> LogBatch<'a> {
         &mut self.inner
     }
 
-    /// Adds a record of at most 16 MiB at an LSN. The batch borrows the bytes.
+    /// Adds a record of at most 16 MiB at an LSN. [`LogStore::write`](crate::LogStore::write) makes
+    /// it visible, with the rest of the batch. The batch borrows the bytes, which may be empty;
+    /// they count for the 16 MiB + 128 KiB of the batch.
     ///
     /// An LSN that the batch has appended or trimmed before fails the write with `InvalidArgument`.
     /// The write fails with `Trimmed`, `AlreadyExists`, `TooLarge` or `NotFound` (a deleted log) as
@@ -236,8 +240,9 @@ impl<'a> LogBatch<'a> {
     /// Adds a trim, to give up old records in the same step as new ones are written: it removes all
     /// records below an LSN for good.
     ///
-    /// Later appends of the batch must be at or above the LSN. The trim has the durability of the
-    /// batch, unlike [`Log::trim`], which is buffered.
+    /// Later appends of the batch must be at or above the LSN: the write fails with
+    /// `InvalidArgument` otherwise. A trim at or below the present trim point changes nothing. The
+    /// trim has the durability of the batch, unlike [`Log::trim`], which is buffered.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -253,7 +258,8 @@ impl<'a> LogBatch<'a> {
 
     /// Adds a truncation, to replace the end of a log without a moment in which it is missing: it
     /// removes all records above an LSN, except records that the batch appends later. The batch may
-    /// append an LSN again after a truncation below it.
+    /// append an LSN again after a truncation below it. Without a record above the LSN nothing
+    /// changes. [`LogBatch::trim`] removes the beginning of a log.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -270,7 +276,8 @@ impl<'a> LogBatch<'a> {
     /// Adds a change of metadata that must match the records of the batch, such as a term with its
     /// first entry.
     ///
-    /// At most 4096 bytes, which the batch borrows; more fails the write with `TooLarge`.
+    /// It replaces all metadata of the log. At most 4096 bytes, which the batch borrows; more fails
+    /// the write with `TooLarge`. Of two changes for one log the later one wins.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -285,7 +292,9 @@ impl<'a> LogBatch<'a> {
     }
 
     /// Returns the number of operations, to write the batch before it is too long: at most
-    /// 1,048,576.
+    /// 1,048,576. Each append, trim, truncation and change of metadata counts as one, whatever its
+    /// bytes. The batch is also limited to 16 MiB + 128 KiB encoded, which this number does not
+    /// show: its write then fails with `TooLarge`.
     ///
     /// ```
     /// assert_eq!(lavastore::LogBatch::new().len(), 0);
@@ -294,7 +303,8 @@ impl<'a> LogBatch<'a> {
         self.inner.len()
     }
 
-    /// Returns true if there are no operations, so that a loop can omit the last write.
+    /// Returns true if there are no operations, so that a loop can omit the last write. A written
+    /// batch is not emptied: make a new one.
     ///
     /// ```
     /// assert!(lavastore::LogBatch::default().is_empty());

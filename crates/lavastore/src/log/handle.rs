@@ -48,7 +48,9 @@ impl Log {
     }
 
     /// Returns the write methods of the log with another durability, for example `Buffered` appends
-    /// in a store that is `Durable` by default. The call writes and checks nothing.
+    /// in a store that is `Durable` by default. Each append, trim or change of metadata made
+    /// through the result has it. The call writes and checks nothing; the writes refuse `Volatile`
+    /// and a bound on the wait with `InvalidArgument`.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -171,8 +173,9 @@ impl Log {
     /// Removes all records above an LSN, for example the conflicting end of a Raft log.
     ///
     /// On return no reader sees the records, and new ones may reuse their LSNs. The call has the
-    /// durability of an append. To replace the end without a moment in which it is missing, use a
-    /// [`LogBatch`](crate::LogBatch).
+    /// durability of an append, `Durable` by default. Without a record above the LSN nothing
+    /// changes. [`Log::trim`] removes the beginning. To replace the end without a moment in which
+    /// it is missing, use a [`LogBatch`](crate::LogBatch).
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -199,8 +202,9 @@ impl Log {
     /// Replaces the metadata of the log, at most 4096 bytes, such as the term and vote of a Raft
     /// group.
     ///
-    /// On return readers see the new value, with the durability of an append. A
-    /// [`LogBatch`](crate::LogBatch) changes records and metadata atomically.
+    /// On return readers see the new value, with the durability of an append, `Durable` by default.
+    /// [`Log::metadata`] returns it. A [`LogBatch`](crate::LogBatch) changes records and metadata
+    /// atomically.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -225,7 +229,8 @@ impl Log {
     }
 
     /// Returns the metadata, for example to restore the term and vote after an open; `None` if they
-    /// were never set. Reads memory only; a change that is not durable yet is visible.
+    /// were never set. [`Log::set_metadata`] sets them, at most 4096 bytes. Reads memory only; a
+    /// change that is not durable yet is visible.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -266,7 +271,8 @@ impl Log {
 
     /// Reads the record at an LSN into `out`, a buffer of the caller: use it instead of
     /// [`Log::read`] to read many records without an allocation for each. The bytes are appended to
-    /// `out`; the call returns false without a record.
+    /// `out`; the call returns false without a record, and `out` stays the same. The newest records
+    /// come from memory; others cost a device read.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -294,6 +300,7 @@ impl Log {
 
     /// Iterates over the records of a range of LSNs in order, to replay them, or to follow the end
     /// of a log with [`LogScan::wait_next`]. Gaps are skipped, and an empty range yields nothing.
+    /// For one record use [`Log::read`].
     ///
     /// The call reads nothing and cannot fail: a deleted log (`NotFound`) or a closed store
     /// (`Closed`) is the error of the first record. Trimmed LSNs are skipped without an error.
@@ -314,7 +321,8 @@ impl Log {
     }
 
     /// Returns the lowest LSN with a record, to begin a replay there; `None` if the log is empty.
-    /// Reads memory only.
+    /// Of a trimmed log it is the first record that is left, not the trim point. [`Log::last_lsn`]
+    /// tells about the end. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -333,7 +341,7 @@ impl Log {
     /// after an open; `None` without one.
     ///
     /// The next record may have the LSN after it. The record may still be on its way to the device.
-    /// Reads memory only.
+    /// [`Log::first_lsn`] is the lowest LSN that is readable. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -354,8 +362,9 @@ impl Log {
     /// Returns at most `limit` runs of LSNs in a range that have no record and are not trimmed, to
     /// find missing records before a retry.
     ///
-    /// The runs are inclusive, disjoint and ascending. An unbounded range ends at the last record;
-    /// an empty range or log has no gaps. Reads memory only.
+    /// `limit` counts runs, not LSNs; with as many runs as that, more may follow. The runs are
+    /// inclusive, disjoint and ascending. An unbounded range ends at the last record; an empty
+    /// range or log has no gaps. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -383,7 +392,7 @@ impl Log {
     }
 
     /// Returns the name of the log, 1 to 1024 bytes, for messages and for [`LogStore::delete_log`].
-    /// Reads memory only.
+    /// [`Log::id`] tells two logs of one name apart. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -399,7 +408,8 @@ impl Log {
     }
 
     /// Returns the number of the log, to tell a log from a later one with the same name: the store
-    /// never reuses it. It works for a deleted log and a closed store.
+    /// never reuses it. Numbers of other stores are not comparable. The call reads memory only, and
+    /// works for a deleted log and a closed store.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
