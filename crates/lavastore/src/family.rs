@@ -57,7 +57,8 @@ impl Family {
     }
 
     /// Chooses options for reads of the family, for example for a scan that must not displace the
-    /// cache. Reads nothing by itself and costs nothing; plain methods use the defaults.
+    /// cache. The call reads nothing, costs nothing and cannot fail; plain methods use the
+    /// defaults.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -71,7 +72,8 @@ impl Family {
     }
 
     /// Chooses options for single writes to the family: another durability, or a bound on the wait.
-    /// Writes nothing by itself and costs nothing; plain methods use the options of the store.
+    /// The call writes nothing, costs nothing and cannot fail; plain methods use the options of the
+    /// store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -109,8 +111,8 @@ impl Family {
     /// Checks whether a key of the family has a value, for a test that does not need the value:
     /// cheaper than [`Family::get`].
     ///
-    /// A separated value (512 bytes and more by default) is not read, so damage to it stays
-    /// undetected.
+    /// A key with an empty value gives true. A separated value (512 bytes and more by default) is
+    /// not read, so damage to it stays undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -132,8 +134,8 @@ impl Family {
     /// Reads many keys of the family as of one moment, faster than single reads.
     ///
     /// Up to 256 device reads run in parallel. The results are in the order of the keys, each with
-    /// its own error. All values are in memory at once: split a very long list. For adjacent keys
-    /// use [`Family::range`].
+    /// its own error; `None` is an absent key. All values are in memory at once: split a very long
+    /// list. For adjacent keys use [`Family::range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -159,7 +161,8 @@ impl Family {
     ///
     /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file (over
     /// 4 MiB by default, or a longer stream), the call reads that part only; a shorter value is
-    /// read whole. For several parts of one version use [`Family::get_stream`].
+    /// read whole. `len` may be larger than the value. For several parts of one version use
+    /// [`Family::get_stream`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -180,10 +183,11 @@ impl Family {
     }
 
     /// Opens a large value for reading in pieces, where the whole does not fit in memory; `None` if
-    /// the key is absent.
+    /// the key is absent. For one small part use [`Family::get_range`].
     ///
     /// The reader shows this version, even if the key is overwritten later, and keeps it on disk
-    /// until its drop. A value without a file of its own (up to 4 MiB by default) is read at once.
+    /// and the store open until its drop. A value without a file of its own (up to 4 MiB by
+    /// default) is read at once.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -205,8 +209,8 @@ impl Family {
     /// Scans all keys of the family and their values in ascending byte order; `.rev()` descends.
     ///
     /// Later writes stay invisible to the iterator. Creation cannot fail: an error is the last
-    /// item. [`Iter::keys`] reads no values. The iterator keeps superseded files on disk: drop it
-    /// early.
+    /// item. [`Iter::keys`] reads no values. The iterator keeps superseded files on disk and the
+    /// store open: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -222,7 +226,8 @@ impl Family {
     /// byte order; `.rev()` descends.
     ///
     /// An empty range, or a start after the end, yields nothing. An error is the last item. Later
-    /// writes stay invisible. [`Family::prefix`] selects by a common beginning.
+    /// writes stay invisible. The iterator keeps superseded files on disk and the store open: drop
+    /// it early. [`Family::prefix`] selects by a common beginning.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -239,6 +244,7 @@ impl Family {
     /// their values, in ascending byte order.
     ///
     /// An empty prefix selects all keys. An error is the last item. Later writes stay invisible.
+    /// The iterator keeps superseded files on disk and the store open: drop it early.
     /// [`Iter::within`] continues a paged scan.
     ///
     /// ```
@@ -280,11 +286,13 @@ impl Family {
         self.writer().put(key, value)
     }
 
-    /// Starts a value of the family that does not fit in memory: the caller writes it in pieces.
+    /// Starts a value of the family that does not fit in memory: the caller writes it in pieces, up
+    /// to 1 GiB. For a value in memory use [`Family::put`].
     ///
     /// The value appears when [`ValueWriter::finish`] returns; until then readers see the former
-    /// one. A drop before that leaves the former value. Errors of space and of a dropped family
-    /// appear with the pieces and at the end.
+    /// one. Its durability is that of [`Family::put`]; the writer keeps the store open. A drop
+    /// before that leaves the former value. Errors of space and of a dropped family appear with the
+    /// pieces and at the end.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -392,8 +400,9 @@ impl Family {
     ///
     /// [`CompactRequest::rewrite`] rewrites all data of the range under the present options, for
     /// example after a change of compression. `tell` gets the progress on the calling thread, at
-    /// the start and after each rewritten table. To continue after an interrupted call, begin the
-    /// range at [`CompactProgress::rewritten_to`].
+    /// the start and after each rewritten table. Cost and effect are otherwise those of
+    /// [`Family::compact_range`]. To continue after an interrupted call, begin the range at
+    /// [`CompactProgress::rewritten_to`].
     ///
     /// ```
     /// # use lavastore::{Compression, CompactRequest, FamilyOptions};
@@ -430,8 +439,8 @@ impl Family {
     /// Returns the number of the family, to find it in the report of
     /// [`Db::repair`](crate::Db::repair), which names families by number.
     ///
-    /// The number is 0 for `default`; the store never reuses one. The call reads memory only, also
-    /// after a drop of the family.
+    /// The number is 0 for `default`; the store never reuses one. Another store numbers its
+    /// families anew. The call reads memory only, also after a drop of the family.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -443,7 +452,9 @@ impl Family {
     }
 
     /// Returns the name of the family, for messages and for [`Db::family`](crate::Db::family) after
-    /// the next open. It has 1 to 1024 bytes and never changes.
+    /// the next open. It has 1 to 1024 bytes and never changes. The call reads memory only, also
+    /// after a drop of the family or a close. A later family of the same name has another
+    /// [`Family::id`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -458,7 +469,8 @@ impl Family {
     /// derived values filled in.
     ///
     /// Sizes that the store reduced for a small volume are returned as given. The call reads memory
-    /// only.
+    /// only. Without an open store use
+    /// [`Db::stored_family_options`](crate::Db::stored_family_options).
     ///
     /// ```
     /// # let db = lavastore::testing::store();

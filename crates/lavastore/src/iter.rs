@@ -139,10 +139,9 @@ impl Iter {
     /// Turns the iterator into a cursor over the same keys and the same moment, where a program
     /// seeks, changes direction, or avoids copies.
     ///
-    /// The call opens no data blocks, and the cursor keeps the store open. The cursor has no
-    /// position yet: call a `seek` method first. Call this before the iterator has reached its end
-    /// or an error: afterwards the cursor of an iterator without a snapshot shows the present
-    /// state.
+    /// The cursor keeps the store open. The cursor has no position yet: call a `seek` method first.
+    /// Call this before the iterator has reached its end or an error: afterwards the cursor of an
+    /// iterator without a snapshot shows the present state.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

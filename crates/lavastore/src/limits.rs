@@ -15,53 +15,59 @@
 /// ```
 pub const KEY_LEN_MAX: usize = lavakv::limits::KEY_LEN_MAX;
 
-/// Longest value, 1 GiB: in a put, in a batch, in a stream. A value may be empty. Split longer data
-/// over several keys.
+/// Longest value, 1 GiB: in a put, in a batch, in a stream. A value may be empty. A longer one
+/// fails with `TooLarge`, and nothing is written. Split longer data over several keys;
+/// [`Db::put_stream`](crate::Db::put_stream) writes a value in pieces.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::VALUE_LEN_MAX, 1 << 30);
 /// ```
 pub const VALUE_LEN_MAX: u64 = lavakv::limits::LARGE_VALUE_LEN_MAX;
 
-/// Longest batch, 16 MiB + 128 KiB, to compare with
+/// Longest batch, 16 MiB + 128 KiB (16,908,288 bytes), to compare with
 /// [`WriteBatch::byte_len`](crate::WriteBatch::byte_len) while filling one. Values with their own
-/// files do not count. Split a longer batch.
+/// files (above 4 MiB by default) do not count. A longer batch fails with `TooLarge`, and nothing
+/// is written. Split a longer batch.
 ///
 /// ```
 /// assert!(lavastore::limits::BATCH_LEN_MAX > 16 << 20);
 /// ```
 pub const BATCH_LEN_MAX: usize = lavakv::limits::BATCH_LEN_MAX;
 
-/// Longest name of a column family, 1024 bytes of UTF-8. The empty name is refused.
+/// Longest name of a column family, 1024 bytes of UTF-8. A longer one fails with `InvalidArgument`,
+/// as does the empty name.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::FAMILY_NAME_LEN_MAX, 1024);
 /// ```
 pub const FAMILY_NAME_LEN_MAX: usize = lavakv::limits::FAMILY_NAME_LEN_MAX;
 
-/// Maximum number of column families in a store, `default` included: 65,536. For more key spaces
-/// use prefixes of keys.
+/// Maximum number of column families in a store, `default` included: 65,536. Creating one more
+/// fails with `TooLarge`; dropped families do not count. For more key spaces use prefixes of keys.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::FAMILIES_MAX, 1 << 16);
 /// ```
 pub const FAMILIES_MAX: usize = lavakv::limits::FAMILIES_MAX;
 
-/// Longest record of a log, 16 MiB, to split longer data before an append. A record may be empty.
+/// Longest record of a log, 16 MiB, to split longer data before an append. A longer one fails with
+/// `TooLarge`, and nothing is written. A record may be empty.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::RECORD_LEN_MAX, 16 << 20);
 /// ```
 pub const RECORD_LEN_MAX: usize = lavalog::limits::RECORD_LEN_MAX;
 
-/// Longest name of a log, 1024 bytes. The empty name is refused.
+/// Longest name of a log, 1024 bytes of UTF-8. A longer one fails with `TooLarge`, the empty name
+/// with `InvalidArgument`.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::LOG_NAME_LEN_MAX, 1024);
 /// ```
 pub const LOG_NAME_LEN_MAX: usize = lavalog::limits::NAME_LEN_MAX;
 
-/// Longest metadata of a log, 4096 bytes. Put more data into a record or a key.
+/// Longest metadata of a log, 4096 bytes. Longer metadata fail with `TooLarge`, and the former ones
+/// stay. Put more data into a record or a key.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::LOG_METADATA_LEN_MAX, 4096);

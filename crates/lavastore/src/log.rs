@@ -123,9 +123,11 @@ impl Drop for Shared {
 
 /// Open and close.
 impl LogStore {
-    /// Opens a store of logs with default options, and creates it if it is missing.
+    /// Opens a store of logs with default options, and creates it if it is missing;
+    /// [`LogStore::open_with`] takes options.
     ///
-    /// The open recovers the records of the last process; it reads the newest part of the log. One
+    /// The open recovers the records of the last process; it reads the newest part of the log.
+    /// After a loss of power each durable write is there, and of the buffered ones a prefix. One
     /// process at a time has a store open for writing; [`LogStore::open_read_only`] opens it beside
     /// that one. For keys and logs in one store use
     /// [`Db::open_with_logs`](crate::Db::open_with_logs).
@@ -150,7 +152,9 @@ impl LogStore {
 
     /// Opens a store of logs with options: a space limit, another durability, a fast tier.
     ///
-    /// The store does not remember them: pass the same ones at every open.
+    /// The store does not remember them: pass the same ones at every open. [`LogStore::open`]
+    /// suffices for the defaults. The open recovers the records of the last process, as that call
+    /// does.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-with-{}", std::process::id()));
@@ -175,7 +179,8 @@ impl LogStore {
 
     /// Opens a store of logs that is not in the machine's file system, in an environment: a volume
     /// of LavaFS, two disks ([`Volumes::env`](crate::Volumes::env)), or a simulated machine for
-    /// crash tests ([`testing`](crate::testing)).
+    /// crash tests ([`testing`](crate::testing)). Use [`LogStore::open_with`] for a plain
+    /// directory, with the same effect.
     ///
     /// ```
     /// use lavastore::{LogOptions, LogStore, testing::SimEnv};
@@ -198,9 +203,9 @@ impl LogStore {
 
     /// Opens the logs of a store for reading, also while another process has it open, and also if
     /// the store has keys. The reader shows the acknowledged records of one moment before the call:
-    /// open it again to see more. It takes no lock and changes nothing; writes are refused as
-    /// `ReadOnly`. If the log or the manifest is damaged, the reader shows the state before the
-    /// damage, and [`LogStore::damage`] reports it.
+    /// open it again to see more. [`LogStore::open`] opens it for writing. The reader takes no lock
+    /// and changes nothing; writes are refused as `ReadOnly`. If the log or the manifest is
+    /// damaged, the reader shows the state before the damage, and [`LogStore::damage`] reports it.
     ///
     /// A reader may stay open while the writer runs. Reading a record that the writer has collected
     /// since then fails with `Busy`: open the store again and continue at the same LSN.
@@ -231,7 +236,8 @@ impl LogStore {
     }
 
     /// Opens logs for reading as [`LogStore::open_read_only`] does, where the store is on a LavaFS
-    /// volume, on two disks, or on a simulated machine.
+    /// volume, on two disks, or on a simulated machine. The reader shows one moment, takes no lock
+    /// and changes nothing. Damage of log or manifest is no error: see [`LogStore::damage`].
     ///
     /// ```
     /// use lavastore::{ErrorKind, LogOptions, LogStore, testing::SimEnv};
@@ -341,9 +347,10 @@ impl LogStore {
     /// Closes the store at once, even while other handles exist, and reports errors that a drop
     /// would hide.
     ///
-    /// Calls on other threads end; later calls on clones, logs and scans fail with `Closed`. All
-    /// earlier writes are durable afterwards, and the directory can be opened again. For logs of a
-    /// key-value store ([`Db::logs`](crate::Db::logs)) the call closes the whole store.
+    /// Calls on other threads end; later calls on clones, logs and scans fail with `Closed`.
+    /// Waiting completions resolve. All earlier writes are durable afterwards, and the directory
+    /// can be opened again. For logs of a key-value store ([`Db::logs`](crate::Db::logs)) the call
+    /// closes the whole store. Closing a closed store does nothing.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -371,8 +378,9 @@ impl LogStore {
     /// Returns the log with this name, and creates it durably if it is missing: the usual way to a
     /// handle.
     ///
-    /// A name has 1 to 1024 bytes. Only the creation writes to the device, and blocks until it is
-    /// durable. Use [`LogStore::open_log`] where a missing log is an error.
+    /// A name has 1 to 1024 bytes. The handle keeps the store open. Threads may call this at the
+    /// same time: one creates the log, all get it. Only the creation writes to the device, and
+    /// blocks until it is durable. Use [`LogStore::open_log`] where a missing log is an error.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -392,7 +400,7 @@ impl LogStore {
     }
 
     /// Returns an existing log where a missing one is an error, and in a read-only store; creates
-    /// none. Reads memory only.
+    /// none; [`LogStore::log`] creates it. Reads memory only. The handle keeps the store open.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -406,8 +414,9 @@ impl LogStore {
         Ok(self.handle(self.engine().open_log(name)?))
     }
 
-    /// Creates a log where an existing one is an error, to claim a name; the log is durable on
-    /// return. A store has at most 1,048,576 logs. Use [`LogStore::log`] if it may exist.
+    /// Creates a log where an existing one is an error, to claim a name; of several threads one
+    /// succeeds. The log is durable on return; its name has 1 to 1024 bytes. A store has at most
+    /// 1,048,576 logs. Use [`LogStore::log`] if it may exist.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -430,8 +439,8 @@ impl LogStore {
     /// Deletes a log with all its records and metadata; the delete is durable on return.
     ///
     /// All handles of the log then fail with `NotFound`, even after a log of the same name is
-    /// created. Background work frees the space. The call also works in a full store. To keep the
-    /// log and remove old records only, use [`Log::trim`].
+    /// created. Background work frees the space later. The call also works in a full store. To keep
+    /// the log and remove old records only, use [`Log::trim`].
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -451,7 +460,8 @@ impl LogStore {
     }
 
     /// Returns the names of all logs in byte order; for very many logs use
-    /// [`LogStore::log_names_from`]. Reads memory only. A closed store returns none.
+    /// [`LogStore::log_names_from`]. A store has at most 1,048,576 logs. Reads memory only. A
+    /// closed store returns none.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -468,8 +478,9 @@ impl LogStore {
     /// Returns at most `limit` log names in byte order, starting at `from`, to list many logs in
     /// pages.
     ///
-    /// The result is empty if there are no more names. The next page starts at the last name plus a
-    /// zero character.
+    /// The result is empty if there are no more names, and for a closed store.
+    /// [`LogStore::log_names`] returns all. The call reads memory only. The next page starts at the
+    /// last name plus a zero character.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -488,10 +499,11 @@ impl LogStore {
     /// Writes a batch atomically, over any number of logs, where records or metadata must appear
     /// together.
     ///
-    /// Readers and crashes see all operations of the batch or none. The call blocks until the batch
-    /// has the durability of the store. At the space limit it may wait up to ten seconds for
-    /// garbage collection. An identical record at the same LSN succeeds, so the batch may be
-    /// repeated.
+    /// [`Log`] has the methods for a single operation. Readers and crashes see all operations of
+    /// the batch or none. A batch has at most 1,048,576 operations, and 16 MiB + 128 KiB. The call
+    /// blocks until the batch has the durability of the store (`Durable` by default). At the space
+    /// limit it may wait up to ten seconds for garbage collection. An identical record at the same
+    /// LSN succeeds, so the batch may be repeated.
     ///
     /// ```
     /// use lavastore::LogBatch;
@@ -519,7 +531,9 @@ impl LogStore {
     }
 
     /// Writes a batch as [`LogStore::write`] does, where its durability differs from that of the
-    /// store: for example many buffered batches before one [`LogStore::sync`].
+    /// store: for example many buffered batches before one [`LogStore::sync`]. Readers see the
+    /// batch on return; a durable one blocks for the device. It has at most 1,048,576 operations,
+    /// and 16 MiB + 128 KiB.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteOptions};
@@ -554,8 +568,9 @@ impl LogStore {
     /// Writes a batch without waiting for the device, to keep many batches in flight on one thread.
     ///
     /// Readers see all of its operations on return, before they are durable; a loss of power may
-    /// still take them, all or none. The completion resolves when they are durable. At the space
-    /// limit the call itself may wait up to ten seconds for garbage collection.
+    /// still take them, all or none. The completion resolves when they are durable, whatever the
+    /// default of the store; [`LogStore::write`] blocks until then. At the space limit the call
+    /// itself may wait up to ten seconds for garbage collection.
     ///
     /// ```
     /// use lavastore::LogBatch;
@@ -582,8 +597,9 @@ impl LogStore {
     }
 
     /// Makes all earlier buffered writes of all logs survive a loss of power, to end a run of
-    /// buffered writes; blocks until the device has them. Writes that other threads make meanwhile
-    /// may or may not be included.
+    /// buffered writes; blocks until the device has them. Concurrent calls share device writes;
+    /// durable writes need no sync. Writes that other threads make meanwhile may or may not be
+    /// included.
     ///
     /// ```
     /// # use lavastore::WriteOptions;

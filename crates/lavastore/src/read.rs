@@ -22,13 +22,15 @@ use lavakv::ReadAt;
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     /// Name of an iterator in [`Space::holders`](crate::Space::holders), so that a leaked one can
-    /// be found. Any string. Default: empty, no name.
+    /// be found. Any string. It has no effect on point reads. Default: empty, no name.
     pub name: String,
     /// Whether blocks that a read fetches enter the block cache. Set `false` for a scan of data
-    /// that will not be read again soon. Default: true.
+    /// that will not be read again soon. Cached blocks are used in either case, unless
+    /// `readahead_bytes` bypasses the cache. Default: true.
     pub fill_cache: bool,
-    /// Read-ahead of an iterator in bytes, bypassing the block cache. 0 reads through the cache, in
-    /// runs that start at 16 KiB after a seek and grow to 256 KiB. Default: 0.
+    /// Read-ahead of an iterator in bytes, bypassing the block cache: for a long scan, for example
+    /// 1 MiB. A larger one costs memory, and is wasted if the scan ends soon. 0 reads through the
+    /// cache, in runs that start at 16 KiB after a seek and grow to 256 KiB. Default: 0.
     ///
     /// Consecutive calls for separated values prefetch the next ones in batches, from 4 entries
     /// growing to 256 (at most 1 MiB). A long scan reads the next batch while it consumes the
@@ -36,10 +38,10 @@ pub struct ReadOptions {
     /// values as fit. Separated values always pass through the cache, and enter it on demand if
     /// `fill_cache` is set.
     pub readahead_bytes: usize,
-    /// Expected number of entries that an iterator reads with their values after each seek; 0:
-    /// unknown. The separated values of these entries are read in one batch with the first (at most
-    /// 256 and 1 MiB), and none beyond. Reading more entries is allowed and costs slightly more.
-    /// Default: 0.
+    /// Expected number of entries that an iterator reads with their values after each seek, for
+    /// short scans of a known length; 0: unknown. The separated values of these entries are read in
+    /// one batch with the first (at most 256 and 1 MiB), and none beyond. Reading more entries is
+    /// allowed and costs slightly more. Default: 0.
     pub expected_entries: usize,
 }
 
@@ -96,7 +98,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the same reader with other options, for example for a single scan of a snapshot that
-    /// must not displace the cache. The call reads nothing and cannot fail.
+    /// must not displace the cache. It keeps the family and the snapshot, and replaces all options.
+    /// The call reads nothing and cannot fail.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -115,8 +118,8 @@ impl<'a> Reader<'a> {
 
     /// Reads the value of one key; returns `None` if the key is absent.
     ///
-    /// The value keeps its memory in use while it lives. [`Value::into_vec`] returns bytes that may
-    /// be kept for long.
+    /// Without a snapshot the call sees every write that returned before. The value keeps its
+    /// memory in use while it lives. [`Value::into_vec`] returns bytes that may be kept for long.
     ///
     /// The call reads the device only if memory and cache lack the value. Use [`Reader::multi_get`]
     /// for many keys, and [`Reader::get_stream`] for a value that should not be in memory as a
@@ -144,7 +147,8 @@ impl<'a> Reader<'a> {
     /// Returns whether a key has a value, where the value itself is not needed: cheaper than
     /// [`Reader::get`].
     ///
-    /// The call does not read a separated value (see
+    /// A key with an empty value gives true. The call does not read a separated value (512 bytes
+    /// and more by default, see
     /// [`FamilyOptions::min_blob_size`](crate::FamilyOptions::min_blob_size)), so damage to that
     /// value stays undetected.
     ///
@@ -233,6 +237,9 @@ impl<'a> Reader<'a> {
     /// key is absent.
     ///
     /// The reader shows the value of this moment, even if the key is overwritten or deleted later.
+    /// Until its drop it keeps this version on disk and the store open. A value without a file of
+    /// its own (up to 4 MiB by default) is read at once. For one small part use
+    /// [`Reader::get_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -258,7 +265,8 @@ impl<'a> Reader<'a> {
     ///
     /// The iterator shows the state of its creation; later writes stay invisible to it. Creation
     /// reads no data; the first item may read the device. An error, such as `Closed` or a dropped
-    /// family, is the last item. An iterator keeps superseded files on disk: drop it early.
+    /// family, is the last item. An iterator keeps superseded files on disk and the store open:
+    /// drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -276,8 +284,8 @@ impl<'a> Reader<'a> {
     /// For a common beginning use [`Reader::prefix`].
     ///
     /// An empty range, or a start after the end, yields nothing. Later writes stay invisible to the
-    /// iterator, and an error is its last item. The iterator keeps superseded files on disk: drop
-    /// it early.
+    /// iterator, and an error is its last item. The iterator keeps superseded files on disk and the
+    /// store open: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -291,10 +299,12 @@ impl<'a> Reader<'a> {
         self.within(lower, upper, None)
     }
 
-    /// Iterates over the keys that begin with `prefix` and their values, in ascending byte order.
+    /// Iterates over the keys that begin with `prefix` and their values, in ascending byte order;
+    /// `.rev()` descends. For bounds use [`Reader::range`].
     ///
     /// An empty prefix selects all keys. Later writes stay invisible to the iterator, and an error
-    /// is its last item. The iterator keeps superseded files on disk: drop it early.
+    /// is its last item. The iterator keeps superseded files on disk and the store open: drop it
+    /// early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -15,11 +15,12 @@ use std::path::Path;
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
     /// Options of the new store, such as its durability and cache. Its families keep their former
-    /// options as far as these are known. A value out of range fails the repair with
-    /// `InvalidArgument`.
+    /// options as far as these are known. Default: [`Options::default`]. A value out of range fails
+    /// the repair with `InvalidArgument`.
     pub options: Options,
     /// Options of the logs of the new store, if the damaged one has logs; as for
-    /// [`Db::open_with_logs`](crate::Db::open_with_logs).
+    /// [`Db::open_with_logs`](crate::Db::open_with_logs). Without logs they are checked and not
+    /// used. Default: [`LogOptions::default`].
     pub logs: LogOptions,
     /// Reads everything and writes nothing, to learn the losses first; the report is the same, and
     /// it costs a read of the whole store. Default: false.
@@ -29,7 +30,8 @@ pub struct RepairOptions {
     /// ([`Volumes::env`](crate::Volumes::env)). Default: false.
     pub without_fast_tier: bool,
     /// Cancels a long repair, which then fails with `Cancelled`; no part of the new store is left,
-    /// and the damaged one is unchanged. Default: none.
+    /// and the damaged one is unchanged. To continue, repeat the repair from its beginning.
+    /// Default: none.
     pub cancel: Option<Cancel>,
 }
 
@@ -54,7 +56,8 @@ pub struct RepairOptions {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// Result for the keys: families, lost ranges, damaged files.
+    /// Result for the keys: families, lost ranges, damaged files. Present in a store without keys
+    /// too, and then empty.
     pub keys: KeyRepairReport,
     /// Result for the logs: records, gaps, damaged files. `None` if the store has none.
     pub logs: Option<LogRepairReport>,
@@ -63,7 +66,7 @@ pub struct RepairReport {
 impl RepairReport {
     /// Returns true if everything is known to be salvaged in its newest version, so that the new
     /// store may replace the damaged one without a restore. Damage that cost no data does not
-    /// count.
+    /// count, and ranges with an unknown outcome do: the answer is then false.
     ///
     /// ```
     /// assert!(lavastore::RepairReport::default().is_lossless());
@@ -84,7 +87,7 @@ impl RepairReport {
     }
 
     /// Returns true if no trace of a store was found: the path was probably wrong.
-    /// [`RepairReport::is_lossless`] is true then as well.
+    /// [`RepairReport::is_lossless`] is true then as well, so check this first.
     ///
     /// ```
     /// assert!(lavastore::RepairReport::default().found_nothing());

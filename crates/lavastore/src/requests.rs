@@ -51,7 +51,9 @@ impl Requests {
     }
 
     /// Returns the interface for another family of the store; it shares the bound and the order of
-    /// writes with this one. A family of another store makes each call fail with `InvalidArgument`.
+    /// writes with this one. Write options and snapshot stay the same. The call cannot fail: a
+    /// dropped family makes each request fail with `NotFound`, a family of another store with
+    /// `InvalidArgument`. A batch names its families itself ([`Requests::write`]).
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -70,7 +72,7 @@ impl Requests {
 
     /// Returns the interface with other write options, for example durable writes beside buffered
     /// ones. It shares the bound and the order of writes, so a durable write does not overtake
-    /// earlier ones.
+    /// earlier ones. Reads are not affected, and the call cannot fail.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -113,8 +115,8 @@ impl Requests {
     /// Submits a put and returns at once, to keep many writes in flight on one thread;
     /// [`Db::put`](crate::Db::put) blocks instead. Writes apply in order of submission.
     ///
-    /// The future resolves when the write has its durability; [`WriteRequest::visible`] resolves
-    /// when readers see it.
+    /// The future resolves when the write has its durability (by default that of the store);
+    /// [`WriteRequest::visible`] resolves when readers see it.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -141,9 +143,9 @@ impl Requests {
         self.inner.put(self.family.inner(), key.into(), value.into())
     }
 
-    /// Submits a delete and returns at once; an absent key is no error. It applies in order of
-    /// submission, and the future resolves when the delete has its durability. A full store accepts
-    /// deletes.
+    /// Submits a delete and returns at once; an absent key is no error.
+    /// [`Db::delete`](crate::Db::delete) blocks instead. It applies in order of submission, and the
+    /// future resolves when the delete has its durability. A full store accepts deletes.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -171,10 +173,13 @@ impl Requests {
     }
 
     /// Submits an atomic batch over any number of families, and returns at once: for changes that
-    /// must appear together. It counts as one request.
+    /// must appear together. It counts as one request, and as one write in the order of submission.
+    /// [`Db::write`](crate::Db::write) blocks instead. A batch has at most 16 MiB + 128 KiB,
+    /// without values above 4 MiB (by default).
     ///
-    /// The future resolves when the batch has its durability. An empty durable batch resolves when
-    /// all writes visible before it are durable.
+    /// The future resolves when the batch has its durability; [`WriteRequest::visible`] resolves
+    /// when readers see all of it. An empty durable batch resolves when all writes visible before
+    /// it are durable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -208,9 +213,10 @@ impl Requests {
     /// Submits a read of one key, as of now; an absent key gives `None`. Use
     /// [`Requests::multi_get`] for several keys as of one moment.
     ///
-    /// A read that memory and cache can answer is resolved on return; others read the device
-    /// without blocking the caller. It does not wait for earlier submitted writes: await
-    /// [`WriteRequest::visible`] first to read one's own write.
+    /// It sees the writes that are visible at the call, or those of the snapshot. A read that
+    /// memory and cache can answer is resolved on return; others read the device without blocking
+    /// the caller. It does not wait for earlier submitted writes: await [`WriteRequest::visible`]
+    /// first to read one's own write.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -238,7 +244,8 @@ impl Requests {
     ///
     /// The call counts as one request, and its device reads run in parallel. An error of one key is
     /// the error of the request; [`Db::multi_get`](crate::Db::multi_get) reports errors per key.
-    /// All values are in memory at once.
+    /// All values are in memory at once: split a very long list. For adjacent keys use
+    /// [`Requests::scan`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -270,9 +277,10 @@ impl Requests {
     /// Submits a read of the first `limit` keys of a range with their values, as of one moment
     /// between submission and answer: for pages of a long list.
     ///
-    /// Fewer entries mean that the range has no more; an empty range gives an empty page. The next
-    /// page begins behind the last key, and sees a newer moment unless [`Requests::reading_at`]
-    /// fixes it. The whole page is in memory.
+    /// [`Db::range`](crate::Db::range) blocks, and needs no pages. Fewer entries mean that the
+    /// range has no more; an empty range gives an empty page. The next page begins behind the last
+    /// key, and sees a newer moment unless [`Requests::reading_at`] fixes it. The whole page is in
+    /// memory: `limit` bounds its entries, not its bytes.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -305,7 +313,9 @@ impl Requests {
     /// writes durable. All writes visible at submission, also volatile ones, are durable when it
     /// resolves.
     ///
-    /// To make buffered writes durable, an empty durable batch ([`Requests::write`]) costs less.
+    /// [`Db::flush`](crate::Db::flush) blocks instead. The cost is a device write of up to all
+    /// buffered data; other requests continue. To make buffered writes durable, an empty durable
+    /// batch ([`Requests::write`]) costs less.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -329,8 +339,8 @@ impl Requests {
     }
 
     /// Returns a completion queue for event loops without futures: it takes requests with tokens
-    /// and returns their outcomes. Each loop makes its own. The call cannot fail; the queue is
-    /// empty.
+    /// and returns their outcomes. Each loop makes its own; [`Request`] is for futures.
+    /// [`RequestOptions::depth`] bounds its requests too. The call cannot fail; the queue is empty.
     ///
     /// ```
     /// # use lavastore::Outcome;
@@ -349,8 +359,8 @@ impl Requests {
     /// [`RequestOptions::stop_at_first_failure`] is set: later writes fail with `Busy` until then,
     /// unwritten.
     ///
-    /// Call it after the cause is gone, and submit the refused writes again. Without a stop it does
-    /// nothing.
+    /// Call it after the cause is gone, and submit the refused writes again. It concerns clones and
+    /// other families too, since they share the order of writes. Without a stop it does nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -367,8 +377,8 @@ impl Requests {
     }
 
     /// Returns the number of requests in flight, including those of clones and of other families,
-    /// to compare it with [`RequestOptions::depth`]. Requests that ended no longer count, even if
-    /// their future was not awaited.
+    /// to compare it with [`RequestOptions::depth`]. A durable write counts until it is durable.
+    /// Requests that ended no longer count, even if their future was not awaited.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -44,8 +44,8 @@ impl Snapshot {
         &self.inner
     }
 
-    /// Chooses another family than `default` for reads as of the snapshot. The call itself reads
-    /// nothing and cannot fail.
+    /// Chooses another family than `default` for reads as of the snapshot. The result has the read
+    /// methods. The call itself reads nothing and cannot fail.
     ///
     /// A family that was created later is empty. Reads fail with `NotFound` if the family was
     /// dropped since, and with `InvalidArgument` if the family belongs to another store.
@@ -72,7 +72,9 @@ impl Snapshot {
     }
 
     /// Chooses options for reads of the family `default` as of the snapshot, for example for a scan
-    /// that must not displace the cache. Reads nothing by itself and costs nothing.
+    /// that must not displace the cache. Plain methods use the defaults; for another family use
+    /// [`Snapshot::family`] and [`Reader::reading`]. The call reads nothing, costs nothing and
+    /// cannot fail.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -89,7 +91,8 @@ impl Snapshot {
     /// was absent then. Later writes have no effect.
     ///
     /// It blocks on the device only if memory and cache lack the value. [`Value::into_vec`] returns
-    /// bytes that may be kept for long. [`Snapshot::multi_get`] is faster for many keys.
+    /// bytes that may be kept for long. [`Snapshot::multi_get`] is faster for many keys;
+    /// [`Snapshot::get_range`] reads part of a large value.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -110,8 +113,9 @@ impl Snapshot {
     }
 
     /// Checks whether a key of the family `default` had a value at the snapshot, where the value is
-    /// not needed: cheaper than [`Snapshot::get`]. A separated value is not read, so damage to it
-    /// stays undetected.
+    /// not needed: cheaper than [`Snapshot::get`]. A separated value (512 bytes and more by
+    /// default) is not read, so damage to it stays undetected. A key with an empty value gives
+    /// true.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -133,7 +137,8 @@ impl Snapshot {
     /// Reads many keys of the family `default` as of the snapshot, faster than single reads.
     ///
     /// Up to 256 device reads run in parallel. The results are in the order of the keys, each with
-    /// its own error. All values are in memory at once: split a very long list.
+    /// its own error; `None` is an absent key. For adjacent keys use [`Snapshot::range`]. All
+    /// values are in memory at once: split a very long list.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -157,8 +162,8 @@ impl Snapshot {
     /// bytes from byte `offset` on; `None` if the key was absent.
     ///
     /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file (over
-    /// 4 MiB by default, or a longer stream), the call reads that part only. For many parts
-    /// [`Snapshot::get_stream`] saves the lookups.
+    /// 4 MiB by default, or a longer stream), the call reads that part only; a shorter value is
+    /// read whole. For many parts [`Snapshot::get_stream`] saves the lookups.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -180,7 +185,8 @@ impl Snapshot {
     /// in memory; `None` if the key was absent.
     ///
     /// The reader keeps this version after the snapshot is dropped, and keeps it on disk until its
-    /// own drop. A value without a file of its own (up to 4 MiB by default) is read at once.
+    /// own drop; it keeps the store open too. For one part use [`Snapshot::get_range`]. A value
+    /// without a file of its own (up to 4 MiB by default) is read at once.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -202,7 +208,7 @@ impl Snapshot {
     /// order, for an export that agrees with other reads.
     ///
     /// An error is the last item; [`Iter::keys`] reads no values. The iterator outlives the
-    /// snapshot, and keeps superseded files on disk: drop it early.
+    /// snapshot, and keeps superseded files on disk and the store open: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -219,6 +225,8 @@ impl Snapshot {
     /// with their values in ascending byte order; `.rev()` descends.
     ///
     /// An empty range, or a start after the end, yields nothing. An error is the last item.
+    /// [`Snapshot::prefix`] selects by a common beginning. The iterator outlives the snapshot, and
+    /// keeps superseded files on disk and the store open: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -233,7 +241,9 @@ impl Snapshot {
     /// Scans the keys of the family `default` that begin with `prefix` as of the snapshot, such as
     /// all items of a user, with their values, in ascending byte order.
     ///
-    /// An empty prefix selects all keys. An error is the last item.
+    /// An empty prefix selects all keys. An error is the last item. [`Snapshot::range`] takes
+    /// bounds. The iterator outlives the snapshot, and keeps superseded files on disk and the store
+    /// open: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -249,6 +259,7 @@ impl Snapshot {
     /// to find the bytes that it holds.
     ///
     /// The number is unique among the snapshots and iterators of the open store; clones share it.
+    /// It says nothing about the age: see [`Snapshot::sequence`]. The call reads memory only.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -259,7 +270,7 @@ impl Snapshot {
     }
 
     /// Returns the name from [`Db::snapshot_named`](crate::Db::snapshot_named), to recognize the
-    /// snapshot in a report; empty without one.
+    /// snapshot in a report; empty without one. Names need not be unique: [`Snapshot::id`] is.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

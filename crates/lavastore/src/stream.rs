@@ -42,8 +42,9 @@ impl ValueWriter {
         ValueWriter { inner: Owned::new(inner), _db: Owned::new(db.clone()) }
     }
 
-    /// Returns the number of bytes accepted so far, for progress and for the limit of 1 GiB. None
-    /// of them is visible or durable before [`ValueWriter::finish`].
+    /// Returns the number of bytes accepted so far, for progress and for the limit of 1 GiB. Memory
+    /// holds at most 256 KiB of them; the rest uses disk space. None of them is visible or durable
+    /// before [`ValueWriter::finish`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -56,7 +57,8 @@ impl ValueWriter {
         self.inner.len()
     }
 
-    /// Returns true if no byte has been written yet; finishing then stores an empty value.
+    /// Returns true if no byte has been written yet; finishing then stores an empty value, and a
+    /// drop keeps the former one.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -70,8 +72,9 @@ impl ValueWriter {
     /// Appends bytes to the value; use it instead of `write_all` of [`Write`] where the program
     /// matches on the kind of an error.
     ///
-    /// The call accepts all bytes or fails. They may stay in memory until more follow, and are not
-    /// visible before [`ValueWriter::finish`].
+    /// The call accepts all bytes or fails. It may wait for space or background work; the write
+    /// options of the stream bound that wait for each piece. They may stay in memory until more
+    /// follow, and are not visible before [`ValueWriter::finish`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -97,7 +100,8 @@ impl ValueWriter {
 
     /// Ends the value and commits it like one put, with the durability of the options.
     ///
-    /// On return readers see the whole value. An empty value is allowed.
+    /// On return readers see the whole value. A durable one waits for the device. To give the value
+    /// up, drop the writer instead. An empty value is allowed.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -166,7 +170,7 @@ impl ValueReader {
     }
 
     /// Returns the length of the value in bytes, without a read, to reserve space or to find its
-    /// end.
+    /// end. It is that of the version that the reader shows, and 0 for an empty value.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -179,7 +183,7 @@ impl ValueReader {
     }
 
     /// Returns true if the value has no bytes, without a read. An absent key gives no reader at
-    /// all.
+    /// all: `get_stream` returns `None`.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -195,7 +199,8 @@ impl ValueReader {
     /// several threads; the stream position does not move.
     ///
     /// The result is shorter if the value ends earlier, and empty at or behind its end. It is in
-    /// memory as a whole.
+    /// memory as a whole. For sequential pieces use [`ValueReader::read_some`]; without a reader
+    /// use [`Db::get_range`](crate::Db::get_range).
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -217,8 +222,9 @@ impl ValueReader {
     /// Reads the next bytes into `buf` and advances; use it instead of `read` of [`Read`] where the
     /// program matches on the kind of an error.
     ///
-    /// Returns the number of bytes, which may be less than `buf` holds, and 0 only at the end or
-    /// for an empty `buf`.
+    /// The call may block on the device; sequential calls read larger pieces at once. Returns the
+    /// number of bytes, which may be less than `buf` holds, and 0 only at the end or for an empty
+    /// `buf`.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -31,7 +31,8 @@ pub use lavakv::Ablation;
 use crate::{Db, LogOptions, LogStore, Options};
 
 /// Returns a new store with default options on its own simulated machine, for tests that need no
-/// crashes. The data is gone when the last handle is dropped.
+/// crashes. For crashes and faults make a [`SimEnv`] and use [`Db::open_in`]. Each call makes
+/// another store, in memory; it is gone when the last handle is dropped.
 ///
 /// ```
 /// let db = lavastore::testing::store();
@@ -45,8 +46,9 @@ pub fn store() -> Db {
     opened.expect("a machine without faults has room for a new store")
 }
 
-/// Returns a new store of logs on its own simulated machine, for tests that need no crashes. Its
-/// log groups are short. The data is gone when the last handle is dropped.
+/// Returns a new store of logs on its own simulated machine, for tests that need no crashes. For
+/// crashes and faults make a [`SimEnv`] and use [`LogStore::open_in`]. Its log groups are short (1
+/// MiB). Each call makes another store, in memory; it is gone when the last handle is dropped.
 ///
 /// ```
 /// let store = lavastore::testing::log_store();
@@ -60,7 +62,8 @@ pub fn log_store() -> LogStore {
 }
 
 /// Returns a new store of keys and logs on its own simulated machine, for tests that need no
-/// crashes. The data is gone when the last handle is dropped.
+/// crashes. For crashes and faults make a [`SimEnv`] and use [`Db::open_with_logs_in`]. Each call
+/// makes another store, in memory; it is gone when the last handle is dropped.
 ///
 /// ```
 /// let db = lavastore::testing::store_with_logs();
@@ -75,7 +78,8 @@ pub fn store_with_logs() -> Db {
 
 /// Runs a future of a simulated store to its end, where an ordinary executor would wait forever: a
 /// simulation has no threads but the caller's, so this call drives the machine meanwhile. The
-/// future may only wait for that store.
+/// future may only wait for that store. For a store on a real machine use the executor of the
+/// program.
 ///
 /// ```
 /// let db = lavastore::testing::store();

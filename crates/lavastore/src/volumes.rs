@@ -64,7 +64,9 @@ impl Volumes {
 
     /// Returns the environment for all calls on the store: open, read and repair.
     ///
-    /// In it, the store has the path of its capacity place; other paths are unchanged.
+    /// In it, the store has the path of its capacity place; other paths are unchanged. For an open
+    /// alone [`Options::fast_tier`](crate::Options::fast_tier) suffices. The call touches no file,
+    /// and the result is cheap to clone.
     ///
     /// ```
     /// # use lavastore::{Db, Options, Volumes, testing::SimEnv};
@@ -80,7 +82,8 @@ impl Volumes {
     }
 
     /// Detaches the fast tier, to remove the disk: log, tables and value files move from it to the
-    /// capacity place, by a copy that blocks the caller.
+    /// capacity place, by a copy that blocks the caller. On return the store is durable there, and
+    /// opens without the disk.
     ///
     /// The store must be closed, and the capacity place must have room for these files. After an
     /// interruption the log is in one of the two places: repeat the call. Without a fast tier the

@@ -50,7 +50,9 @@ impl Db {
     }
 
     /// Opens keys with their logs as [`Db::open_with_logs`] does, where the store is on a LavaFS
-    /// volume, on two disks ([`Volumes::env`](crate::Volumes::env)), or on a simulated machine.
+    /// volume, on two disks ([`Volumes::env`](crate::Volumes::env)), or on a simulated machine. It
+    /// creates the store, or its logs, if they are missing. `space_limit`, `io_budget` and
+    /// `fast_tier` of [`LogOptions`] must be unset.
     ///
     /// ```
     /// use lavastore::{Db, LogOptions, Options, testing::SimEnv};
@@ -95,7 +97,7 @@ impl Db {
     /// all of it, and [`Db::open`] only the keys.
     ///
     /// The store may be closed, or open in any process. The call reads the manifest and changes
-    /// nothing.
+    /// nothing. In an open store use [`Db::engines`].
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-has-logs-{}", std::process::id()));
@@ -115,7 +117,7 @@ impl Db {
     }
 
     /// Tells whether a store has logs as [`Db::has_logs`] does, for a store on a LavaFS volume, on
-    /// two disks or on a simulated machine.
+    /// two disks or on a simulated machine. It reads the manifest and changes nothing.
     ///
     /// ```
     /// use lavastore::{Db, testing::SimEnv};
@@ -130,8 +132,9 @@ impl Db {
         Ok(lavakv::Db::stored_engines_in(env, path)?.iter().any(|name| name == lavalog::NAME))
     }
 
-    /// Returns the logs of the store, to create, append and read them beside the keys. The call
-    /// costs nothing. The result, and each log from it, keeps the store open.
+    /// Returns the logs of the store, to create, append and read them beside the keys. For changes
+    /// of keys and logs in one step use [`Db::write_with_logs`]. The call costs nothing. The
+    /// result, and each log from it, keeps the store open.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -184,8 +187,9 @@ impl Db {
     ///
     /// The applier writes the changes of each log record together with the LSN of the record,
     /// without a device write. After a crash it tells where to continue, so no record is applied
-    /// twice or skipped. A log has one applier at a time. The first one of a store creates the
-    /// family `lavastore.applied`. Where each change is made once, use [`Db::write_with_logs`].
+    /// twice or skipped. A log has one applier at a time, used by one thread at a time; it keeps
+    /// the store open. The first one of a store creates the family `lavastore.applied`. Where each
+    /// change is made once, use [`Db::write_with_logs`].
     ///
     /// ```
     /// use lavastore::WriteBatch;

@@ -39,9 +39,9 @@ impl Completion {
         Completion(Owned::new(inner))
     }
 
-    /// Blocks the thread until the write is durable, where the caller is no asynchronous task. Wait
-    /// for the last of many appends: it covers the earlier ones, and concurrent waiters share one
-    /// device write.
+    /// Blocks the thread until the write is durable, where the caller is no asynchronous task; a
+    /// task awaits the completion instead. The wait has no limit of time. Wait for the last of many
+    /// appends: it covers the earlier ones, and concurrent waiters share one device write.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

@@ -12,8 +12,8 @@ impl LogStore {
     /// Returns the contents of the store in numbers, and counters since it was opened, for
     /// monitoring. Reads memory only.
     ///
-    /// Use [`LogStore::space`] for bytes on disk and the size of each log. A closed store returns
-    /// zeros.
+    /// Use [`LogStore::space`] for bytes on disk and the size of each log. The counters begin at
+    /// zero with each open. A closed store returns zeros.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -83,8 +83,9 @@ impl LogStore {
     /// Raises the format of the store to enable newer features, once and for good.
     ///
     /// Earlier releases that do not know the format refuse the store from then on: take a
-    /// checkpoint first. Reads and writes continue. The change is durable on return and atomic in a
-    /// crash. A store that already has the format is unchanged.
+    /// checkpoint first. [`LogStore::format`] returns the present one. Reads and writes continue;
+    /// records are not rewritten. The change is durable on return and atomic in a crash. A store
+    /// that already has the format is unchanged.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -122,7 +123,8 @@ impl LogStore {
     /// Waits until no background work is left, for tests and for measurements of space. Programs do
     /// not need it.
     ///
-    /// It blocks without a limit while writers make new work.
+    /// It blocks without a limit while writers make new work. It makes nothing durable: see
+    /// [`LogStore::sync`].
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -143,7 +145,8 @@ impl LogStore {
         self.engine().wait_idle()
     }
 
-    /// Makes a consistent copy of the open store in a new directory, for backups; writers continue.
+    /// Makes a consistent copy of the open store in `dir`, for backups; writers continue. `dir`
+    /// must be missing or empty.
     ///
     /// The copy is an independent store with all writes that returned before the call, all of them
     /// durable. On the same file system hard links share the files, so the cost is that of the
@@ -175,7 +178,8 @@ impl LogStore {
     }
 
     /// Makes a copy as [`LogStore::checkpoint`] does, where a long copy must be cancellable or have
-    /// a deadline.
+    /// a deadline. The copy is independent and durable on return. A cancelled call leaves no part
+    /// of the copy.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -195,7 +199,8 @@ impl LogStore {
 
     /// Checks every record as [`LogStore::verify`] does, where a long check must be cancellable or
     /// have a deadline, or where the caller needs an error for a closed store. Damage is no error:
-    /// the report lists it.
+    /// the report lists it, at most 10,000 places. The cost is a read of the whole store; writers
+    /// continue.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -213,11 +218,11 @@ impl LogStore {
 
     /// Reads and checks every byte of every record, to find damage before a reader needs the data.
     ///
-    /// The report lists each damage with its file, its offset and the lost records; damage is not
-    /// an error of the call. The cost is a read of the whole store, on the calling thread. Writers
-    /// continue meanwhile. If the store is closed, the report has that error as its only damage;
-    /// [`LogStore::verify_with`] returns it as an error. After damage restore a checkpoint, or use
-    /// [`LogStore::repair`].
+    /// The report lists each damage with its file, its offset and the lost records, at most 10,000
+    /// places; damage is not an error of the call. The cost is a read of the whole store, on the
+    /// calling thread. Writers continue meanwhile. If the store is closed, the report has that
+    /// error as its only damage; [`LogStore::verify_with`] returns it as an error. After damage
+    /// restore a checkpoint, or use [`LogStore::repair`].
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

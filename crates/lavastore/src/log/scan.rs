@@ -43,7 +43,7 @@ impl LogScan {
     }
 
     /// Returns the next record, and waits for it at most `timeout`: to follow a log without
-    /// polling. `None` if none came in time.
+    /// polling. `None` if none came in time. A returned record may not be durable yet.
     ///
     /// `None` comes at once behind the end of the range. Many scans may wait at the same time;
     /// appends of any thread wake them. The iterator's `next` never waits for a record.
@@ -71,7 +71,7 @@ impl LogScan {
     }
 
     /// Skips to an LSN, for example behind a damaged record; does nothing if the scan is already
-    /// behind it.
+    /// behind it. To begin a scan elsewhere use [`Log::scan`](crate::Log::scan).
     ///
     /// The call reads nothing, discards the read-ahead and cannot fail. After a `Corruption` at the
     /// next of consecutive records, continue two above the last LSN that the scan returned. A scan
