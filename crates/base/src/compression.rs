@@ -17,7 +17,8 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Returns the codec with this number of the file formats; `None` if there is none.
+    /// Returns the codec with this number of the file formats; `None` if there is none. A program
+    /// that reads a name from its configuration compares it with [`Compression::name`].
     pub fn from_u8(n: u8) -> Option<Self> {
         match n {
             0 => Some(Compression::None),
@@ -27,7 +28,8 @@ impl Compression {
         }
     }
 
-    /// Returns the name used in options and on the command line, such as `lz4`.
+    /// Returns the name used in options and on the command line, such as `lz4`. It is the same for
+    /// a codec that this build lacks.
     pub fn name(self) -> &'static str {
         match self {
             Compression::None => "none",

@@ -104,12 +104,13 @@ impl ErrorKind {
     ];
 
     /// Returns the kind with this name ([`ErrorKind::name`]), to read a kind back from JSON or a
-    /// log; `None` for another text.
+    /// log; `None` for another text, such as the name of a kind of a later release.
     pub fn named(name: &str) -> Option<ErrorKind> {
         ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns a stable lower-case name, to print a kind or to store it in JSON.
+    /// Returns a stable lower-case name, to print a kind or to store it in JSON;
+    /// [`ErrorKind::named`] is the reverse.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::Corruption => "corruption",
@@ -163,7 +164,9 @@ struct Inner {
 
 impl Error {
     /// Returns an error of `kind`, for code that implements an interface of the store; `message`
-    /// has the failure and, if possible, the remedy.
+    /// has the failure and, if possible, the remedy. [`Error::corruption`], [`Error::invalid`] and
+    /// [`Error::not_found`] are shorter for these kinds; [`Error::from_io`] takes an error of the
+    /// system.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -185,26 +188,27 @@ impl Error {
         self.cause().is_some_and(|cause| cause.is::<Waiting>())
     }
 
-    /// Returns an error for damaged stored bytes.
+    /// Returns an error of kind `Corruption` for damaged stored bytes; [`Error::at_file`] and
+    /// [`Error::at_offset`] add the place.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn corruption(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corruption, message)
     }
 
-    /// Returns an error for an invalid argument of the caller.
+    /// Returns an error of kind `InvalidArgument` for an invalid argument of the caller.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
-    /// Returns an error for something that does not exist.
+    /// Returns an error of kind `NotFound` for something that does not exist.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
     /// Returns an operating-system error during `action`; the kind follows from the system's error
-    /// code.
+    /// code (`NotFound`, `AlreadyExists`, `NoSpace`, `ReadOnly`, else `Io`).
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn from_io(action: &str, file: impl AsRef<Path>, source: std::io::Error) -> Self {
         use std::io::ErrorKind as K;
@@ -218,21 +222,22 @@ impl Error {
         Self::new(kind, action).at_file(file).caused_by(source)
     }
 
-    /// Sets the file of the error, unless an inner call has set it.
+    /// Sets the file of the error, unless an inner call has set it. [`Error::file`] returns it.
     pub fn at_file(self, file: impl AsRef<Path>) -> Self {
         self.edit(|e| {
             e.file.get_or_insert_with(|| file.as_ref().to_owned());
         })
     }
 
-    /// Sets the offset of the error, unless an inner call has set it.
+    /// Sets the offset of the error in its file, bytes, unless an inner call has set it.
     pub fn at_offset(self, offset: u64) -> Self {
         self.edit(|e| {
             e.offset.get_or_insert(offset);
         })
     }
 
-    /// Attaches the cause of the error.
+    /// Attaches the cause of the error, in place of an earlier one. `{}` prints it behind the
+    /// message.
     pub fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.edit(|e| e.source = Some(Arc::new(source)))
     }
@@ -245,14 +250,14 @@ impl Error {
         self.edit(|e| e.message = format!("{context}: {}", e.message))
     }
 
-    /// Returns the same error under another kind (for example `Poisoned`, caused by the first
-    /// failure).
+    /// Returns the same error, message and place, under another kind (for example `Poisoned`,
+    /// caused by the first failure).
     pub fn with_kind(self, kind: ErrorKind) -> Self {
         self.edit(|e| e.kind = kind)
     }
 
     /// Returns the class of the failure: match on it to decide the next step. [`ErrorKind`] has the
-    /// step for each.
+    /// step for each, and the effect of the failed call. Messages may change: never match on them.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -264,13 +269,13 @@ impl Error {
     }
 
     /// Returns the file that the error concerns, to find damage or a wrong path; `None` if it
-    /// concerns no file.
+    /// concerns no file. [`Error::offset`] is the place in it.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
     /// Returns the byte offset in [`Error::file`], to find damage; `None` if the error has no
-    /// place.
+    /// place, or concerns the whole file.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
@@ -283,7 +288,8 @@ impl Error {
     }
 
     /// Returns the underlying error of the operating system, for its error code; `None` if the
-    /// failure has another cause.
+    /// failure has another cause. Match on [`Error::kind`] first, which is the same on every
+    /// system.
     pub fn io_error(&self) -> Option<&std::io::Error> {
         let cause = self.cause()?;
         cause.downcast_ref().or_else(|| cause.downcast_ref::<Error>()?.io_error())
@@ -296,7 +302,7 @@ impl Error {
     }
 
     /// Returns true for transient refusals of the system, which may be gone at a retry: no free
-    /// descriptor or memory, an interruption.
+    /// descriptor or memory, an interruption. False for a failed device and a full volume.
     pub fn is_passing(&self) -> bool {
         use std::io::ErrorKind as K;
         let is_of = |e: &std::io::Error| matches!(e.kind(), K::Interrupted | K::WouldBlock | K::OutOfMemory);

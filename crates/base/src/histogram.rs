@@ -259,7 +259,8 @@ impl Distribution {
         self.buckets.is_empty()
     }
 
-    /// Returns the sum of the values, each limited to 2^44, for a rate or a share of time.
+    /// Returns the sum of the values, each limited to 2^44, for a rate or a share of time. It has
+    /// the unit of the values, such as nanoseconds; 0 if there are none.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().sum(), 0);
@@ -327,7 +328,8 @@ impl Distribution {
     }
 
     /// Returns the values recorded since an earlier read of the same histogram, for the percentiles
-    /// of an interval. The maximum is exact if it is a new maximum of the histogram. Otherwise it
+    /// of an interval; [`Distribution::merge`] adds instead. An empty result means that nothing was
+    /// recorded between. The maximum is exact if it is a new maximum of the histogram. Otherwise it
     /// is the end of the last bucket with a new value, at most a sixteenth too high.
     ///
     /// ```
@@ -352,7 +354,7 @@ impl Distribution {
     }
 
     /// Adds the values of another distribution, for example of another store or operation, so that
-    /// quantiles cover both.
+    /// quantiles cover both. Both must have one unit, which is not checked.
     ///
     /// ```
     /// use lavastore_base::histogram::{Distribution, Histogram};

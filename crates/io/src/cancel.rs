@@ -34,13 +34,14 @@ struct Token {
 
 impl Cancel {
     /// Returns a token without a deadline, for a call that another thread or a signal handler may
-    /// end.
+    /// end; [`Cancel::with_deadline`] ends it by time too.
     pub fn new() -> Cancel {
         Cancel::default()
     }
 
     /// Returns a token for a call that may take at most this time, counted from now on the clock of
-    /// an environment; [`Cancel::cancel`] ends it sooner.
+    /// an environment; [`Cancel::cancel`] ends it sooner. The time counts for all calls with the
+    /// token together; make a token for each call otherwise.
     ///
     /// ```
     /// use lavastore_io::{Cancel, Env};
@@ -57,7 +58,7 @@ impl Cancel {
     }
 
     /// Ends all calls that have the token, and those that will get it; returns at once, from any
-    /// thread.
+    /// thread, before the calls have ended. It cannot be undone: make a new token for a later call.
     ///
     /// ```
     /// let cancel = lavastore_io::Cancel::new();
@@ -69,7 +70,8 @@ impl Cancel {
     }
 
     /// Returns true once the token is cancelled or its deadline has passed, for loops of the
-    /// program that share it.
+    /// program that share it; [`Cancel::check`] suits loops with `?`. It reads memory and, with a
+    /// deadline, the clock.
     ///
     /// ```
     /// assert!(!lavastore_io::Cancel::new().is_cancelled());
@@ -80,7 +82,7 @@ impl Cancel {
     }
 
     /// Fails once the token is cancelled or its deadline has passed, for loops of the program that
-    /// use `?`.
+    /// use `?`; [`Cancel::is_cancelled`] returns a `bool`.
     ///
     /// ```
     /// assert!(lavastore_io::Cancel::new().check().is_ok());

@@ -76,7 +76,7 @@ impl Env {
     }
 
     /// Returns true if there are no other threads, as on a simulated machine: background work then
-    /// runs on the caller's thread (see the crate's documentation).
+    /// runs on the caller's thread, within its calls of the store.
     pub fn is_simulated(&self) -> bool {
         self.spawner.is_none()
     }

@@ -89,7 +89,9 @@ pub struct KernelOptions {
 
 impl Env {
     /// Returns the real machine with the best I/O interface that it offers, for calls that take an
-    /// environment: file paths are those of the process.
+    /// environment: file paths are those of the process. It needs no io_uring: without it the store
+    /// uses ordinary system calls. For crash tests use a simulated machine (`SimEnv::env`). All
+    /// results share the limit of open files of the process.
     ///
     /// ```
     /// let env = lavastore_io::Env::kernel();

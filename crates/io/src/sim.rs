@@ -154,7 +154,9 @@ impl fmt::Debug for SimEnv {
 
 impl SimEnv {
     /// Returns a machine with an empty volume. Equal seeds and equal calls give equal runs; use
-    /// several seeds to vary a test.
+    /// several seeds to vary a test. Its disk has no size limit ([`SimEnv::set_capacity`] sets
+    /// one), and lives in memory until the last handle is dropped. [`SimEnv::env`] opens stores on
+    /// it.
     pub fn new(seed: u64) -> SimEnv {
         SimEnv::on(seed, Disk::new(), 0)
     }
@@ -170,7 +172,8 @@ impl SimEnv {
     }
 
     /// Returns the environment of the machine, to open a store on it (`Db::open_in`). It has no
-    /// threads: background work runs within the calls of the store.
+    /// threads: background work runs within the calls of the store. Each call returns the same
+    /// machine.
     pub fn env(&self) -> Env {
         Env {
             fs: Arc::new(fs::SimFs(self.0.clone())),
@@ -182,7 +185,7 @@ impl SimEnv {
     }
 
     /// Returns true if both are handles to the same machine; a machine after a crash is another
-    /// one.
+    /// one. To compare contents use [`SimEnv::state_hash`].
     pub fn is_same(&self, other: &SimEnv) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -218,23 +221,25 @@ impl SimEnv {
     // Time.
 
     /// Returns the simulated time, nanoseconds. It moves only by operations and by
-    /// [`SimEnv::advance_ns`].
+    /// [`SimEnv::advance_ns`]. It begins at 0, and is no wall clock.
     pub fn now_ns(&self) -> u64 {
         self.0.clock.now_ns()
     }
 
-    /// Advances the time, nanoseconds, to let deadlines and intervals pass without work.
+    /// Advances the time, nanoseconds, to let deadlines and intervals pass without work. Background
+    /// work does not run by itself: it runs within later calls.
     pub fn advance_ns(&self, ns: u64) {
         self.0.clock.advance(ns);
     }
 
     /// Moves only the wall clock, as an administrator does, to test that a program does not depend
-    /// on it. Negative: back.
+    /// on it. Negative: back. [`SimEnv::advance_ns`] moves the time that deadlines use.
     pub fn jump_wall_clock(&self, seconds: i64) {
         self.0.clock.jump_wall_clock(seconds);
     }
 
-    /// Sets the costs of later operations in time, to simulate a slower or faster disk.
+    /// Sets the costs of later operations in time, to simulate a slower or faster disk. They change
+    /// times only: for failures use [`SimEnv::inject`].
     pub fn set_costs(&self, costs: Costs) {
         self.0.lock().costs = costs;
     }
@@ -254,7 +259,7 @@ impl SimEnv {
     }
 
     /// Returns the last few thousand operations, one per line, to understand a failed test: number,
-    /// kind, path, offset and length, error.
+    /// kind, path, offset and length, error. Its form may change.
     pub fn trace(&self) -> String {
         self.0.lock().trace()
     }
@@ -283,7 +288,8 @@ impl SimEnv {
     }
 
     /// Returns a copy of the machine for experiments: the same files, no open handles, no locks, no
-    /// faults. It is a [`CrashKind::ProcessKill`]: unwritten buffers of the process are lost.
+    /// faults. It is a [`CrashKind::ProcessKill`]: unwritten buffers of the process are lost. This
+    /// machine is unchanged; for a loss of power use [`SimEnv::crash`].
     pub fn fork(&self, seed: u64) -> SimEnv {
         self.crash(CrashKind::ProcessKill, seed)
     }
@@ -301,19 +307,20 @@ impl SimEnv {
 
     // Faults.
 
-    /// Activates a fault for later operations; several may be active. [`SimEnv::clear_faults`] ends
-    /// them.
+    /// Activates a fault for later operations; several may be active, and each counts operations
+    /// for itself from now on. [`SimEnv::clear_faults`] ends them.
     pub fn inject(&self, plan: FaultPlan) {
         self.0.lock().faults.push(plan);
     }
 
-    /// Removes all faults, to test that a program recovers once the disk works again.
+    /// Removes all faults, to test that a program recovers once the disk works again. Effects of
+    /// struck operations stay. The count of [`SimEnv::faults_fired`] stays too.
     pub fn clear_faults(&self) {
         self.0.lock().faults.clear();
     }
 
     /// Returns the number of operations that faults have struck, to check that a test met its
-    /// fault.
+    /// fault. It counts since the machine was made, over all faults.
     pub fn faults_fired(&self) -> u64 {
         self.0.lock().faults_fired
     }
@@ -324,20 +331,23 @@ impl SimEnv {
         self.0.lock().capacity = bytes.map(|b| b / PAGE as u64 * PAGE as u64);
     }
 
-    /// Returns the bytes of the volume in use, by files that have a name or are open.
+    /// Returns the bytes of the volume in use, by files that have a name or are open, as
+    /// [`SimEnv::set_capacity`] counts them: in steps of 4096.
     pub fn used(&self) -> u64 {
         self.0.lock().used()
     }
 
     /// Begins to track the peak of the bytes that the files of a directory occupy together, after
-    /// any change.
+    /// any change; [`SimEnv::peak`] returns it. One directory at a time: a second call replaces the
+    /// first.
     pub fn watch(&self, dir: impl AsRef<Path>) {
         let mut world = self.0.lock();
         world.watched = Some((dir.as_ref().to_owned(), 0));
         world.look_at_watched();
     }
 
-    /// Returns the peak of the watched directory since then; 0 if none is watched.
+    /// Returns the peak of the watched directory since then; 0 if none is watched
+    /// ([`SimEnv::watch`]). Bytes, in steps of 4096.
     pub fn peak(&self) -> u64 {
         self.0.lock().watched.as_ref().map_or(0, |(_, pages)| pages * PAGE as u64)
     }
@@ -355,19 +365,20 @@ impl SimEnv {
         self.0.lock().handles.max = files;
     }
 
-    /// Returns how many files are open.
+    /// Returns how many files are open now, locks included, to find a leak;
+    /// [`SimEnv::set_open_max`] limits them.
     pub fn open_now(&self) -> u64 {
         self.0.lock().handles.now
     }
 
-    /// Returns the peak of open files since the last call.
+    /// Returns the peak of open files since the last call, and begins anew at the present number.
     pub fn take_open_peak(&self) -> u64 {
         let handles = &mut self.0.lock().handles;
         std::mem::replace(&mut handles.peak, handles.now)
     }
 
     /// Makes the medium read-only or writable again, to test a remount: changes then fail with
-    /// `ReadOnly`.
+    /// `ReadOnly`; reads work, and earlier changes stay.
     pub fn set_read_only(&self, read_only: bool) {
         self.0.lock().read_only = read_only;
     }

@@ -60,8 +60,8 @@ use store::context::closed;
 #[derive(Clone, Debug)]
 pub struct RequestOptions {
     /// Most requests in flight, including those of clones and families: 1 to 1,048,576. Further
-    /// requests fail with `Busy`, without effect. Raise it for a device that serves more at once.
-    /// Default: 1024.
+    /// requests fail with `Busy`, without effect. It bounds their number, not their bytes in
+    /// memory. Raise it for a device that serves more at once. Default: 1024.
     pub depth: usize,
     /// Options of writes. Default: the durability of the store, and no bound on the wait.
     pub write: WriteOptions,

@@ -42,10 +42,11 @@ pub struct Options {
     /// Maximum number of open data files, 8 to 1,048,576. The store opens fewer if this exceeds
     /// half of the process's file descriptors. Default: 768.
     pub open_files_max: usize,
-    /// Maximum bytes of all files, never exceeded; choose it if the disk has other users. At the
-    /// limit, appends wait for garbage collection, up to ten seconds, or fail with `NoSpace`; trims
-    /// and deletes proceed. A store with keys refuses this option. Default: `None`, the capacity of
-    /// the volume.
+    /// Maximum bytes of all files, never exceeded, at least some files of the log
+    /// ([`Options::check`] names the number); choose it if the disk has other users. At the limit,
+    /// appends wait for garbage collection, up to ten seconds, or fail with `NoSpace`; trims and
+    /// deletes proceed. A store with keys refuses this option. Default: `None`, the capacity of the
+    /// volume.
     pub space_limit: Option<u64>,
     /// Number of durable record writes in flight at the device, to raise the throughput of many
     /// writers on a device that gains from more. Default: one.
@@ -59,7 +60,7 @@ pub struct Options {
     pub recent_bytes: usize,
     /// Whether the store serves checkpoint requests from other processes, which arrive through its
     /// directory (`lava log checkpoint`). Any process with write access to the directory can send
-    /// one. A secondary engine uses the option of the store. Default: true.
+    /// one. A store with keys uses its own option. Default: true.
     pub checkpoint_requests: bool,
 }
 
@@ -128,10 +129,12 @@ fn unit(name: &str) -> &'static str {
 }
 
 impl Options {
-    /// Checks the options before they are used, as an open does.
+    /// Checks the options before they are used, as an open does, to report a wrong configuration
+    /// early. The call touches no store.
     ///
     /// # Errors
-    /// `InvalidArgument` for a value out of its range; the message names it.
+    /// `InvalidArgument` for the first value out of its range; the message names the option, the
+    /// value and the range.
     pub fn check(&self) -> Result<()> {
         let range = |name: &str, value: u64, min: u64, max: u64| match (min..=max).contains(&value) {
             true => Ok(()),
@@ -161,9 +164,10 @@ impl Options {
         }
     }
 
-    /// Returns the maximum size of a log file in bytes, the unit in which a trim frees space. This
-    /// is [`Options::group_bytes`], or else the largest power of two that is at most a
-    /// twenty-fourth of [`Options::space_limit`], from 256 KiB to 256 MiB.
+    /// Returns the maximum size of a log file in bytes, the unit in which a trim frees space: with
+    /// a smaller one trims free space sooner. It computes from the options alone, and checks
+    /// nothing. This is [`Options::group_bytes`], or else the largest power of two that is at most
+    /// a twenty-fourth of [`Options::space_limit`], from 256 KiB to 256 MiB.
     ///
     /// ```
     /// use lavastore_lavalog::Options;

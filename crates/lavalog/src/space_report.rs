@@ -101,7 +101,8 @@ pub struct LogSpace {
 }
 
 impl Space {
-    /// Returns the name and bytes of each owner, to print or chart them; they sum to `total_bytes`.
+    /// Returns the name and bytes of each owner, to print or chart them, as [`Space::owners`] has
+    /// them by field; they sum to `total_bytes`.
     pub fn parts(&self) -> [(&'static str, u64); 11] {
         let owners = &self.owners;
         [

@@ -93,7 +93,8 @@ const RANGES_OF_A_FILE_MAX: usize = 1000;
 
 impl RepairReport {
     /// Returns true if every record is known to be saved, and no older version has taken the place
-    /// of a newer one: the new store may replace the damaged one.
+    /// of a newer one: the new store may replace the damaged one. It is true as well if nothing was
+    /// found: see [`RepairReport::found_nothing`].
     pub fn is_lossless(&self) -> bool {
         self.lost.is_empty()
     }
@@ -112,7 +113,8 @@ impl RepairReport {
     }
 
     /// Returns the number of lost ranges, for a summary. It leaves out those with an unknown
-    /// outcome, so 0 does not mean lossless.
+    /// outcome, so 0 does not mean lossless: see [`RepairReport::is_lossless`]. It counts ranges,
+    /// not keys.
     pub fn losses(&self) -> usize {
         self.lost.iter().filter(|range| range.unknown.is_none()).count()
     }
@@ -124,7 +126,7 @@ impl RepairReport {
     }
 
     /// Returns the number of keys saved from tables, over all families, for a summary. Changes
-    /// replayed from the log do not count.
+    /// replayed from the log do not count: [`RepairedFamily::log_changes`] has them.
     pub fn records(&self) -> u64 {
         self.families.iter().map(|family| family.records).sum()
     }
@@ -165,7 +167,8 @@ impl LostRange {
         }
     }
 
-    /// Returns true if the range contains a key of a family, to select the ranges that concern it.
+    /// Returns true if the range contains a key of a family, to select the ranges that concern it;
+    /// both ends belong to the range. For the outcome of one key use [`RepairReport::outcome`].
     pub fn covers(&self, family: u32, key: &[u8]) -> bool {
         self.family.is_none_or(|own| own == family)
             && self.from.as_deref().is_none_or(|from| from <= key)

@@ -64,7 +64,7 @@ impl StoreFormat {
     pub const DEFAULT: StoreFormat = StoreFormat::V1;
 
     /// Returns the number of the format, to store or print it; [`StoreFormat::from_number`] is the
-    /// reverse.
+    /// reverse. Later formats have larger numbers.
     pub const fn number(self) -> u32 {
         match self {
             StoreFormat::V1 => 1,
@@ -72,7 +72,8 @@ impl StoreFormat {
         }
     }
 
-    /// Returns the format of a number, to read it from a configuration.
+    /// Returns the format of a number, to read it from a configuration, for `Db::upgrade`. This
+    /// release knows 1 and 2.
     ///
     /// # Errors
     /// `Unsupported` with the number, if this release does not know it.

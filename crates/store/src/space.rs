@@ -38,15 +38,15 @@ pub enum SpaceLimit {
     Bytes(u64),
     /// Percentage of the store's volume, 1 to 100, for a volume that grows: the limit follows it.
     VolumePercent(u8),
-    /// Multiple of the live data, to bound garbage instead of the data: the bytes of tables and of
-    /// the values they refer to, less the estimate of unexposed garbage. A small store gets log,
-    /// memtables and reserve in addition.
+    /// Multiple of the live data, 1.05 to 1000, to bound garbage instead of the data: the bytes of
+    /// tables and of the values they refer to, less the estimate of unexposed garbage. A small
+    /// store gets log, memtables and reserve in addition.
     Ratio(f64),
 }
 
 impl SpaceLimit {
     /// Returns a percentage of the bytes of a volume, rounded down, as
-    /// [`SpaceLimit::VolumePercent`] computes it.
+    /// [`SpaceLimit::VolumePercent`] computes it. It reads no volume: pass its bytes.
     pub fn percent_of(percent: u8, total: u64) -> u64 {
         (u128::from(total) * u128::from(percent) / 100) as u64
     }

@@ -141,7 +141,8 @@ pub struct FaultPlan {
 
 impl FaultPlan {
     /// Strikes the `nth` matching operation from now on, counted from 0. All operations match
-    /// unless narrowed.
+    /// unless [`FaultPlan::kinds`] or [`FaultPlan::path`] narrows them. Only one operation is
+    /// struck, unless [`FaultPlan::sticky`] or [`FaultPlan::lasting_ns`] says otherwise.
     pub fn nth(nth: u64, effect: FaultEffect) -> Self {
         FaultPlan {
             nth,
@@ -154,27 +155,31 @@ impl FaultPlan {
         }
     }
 
-    /// Restricts the plan to these kinds of operations. Without a call all kinds match.
+    /// Restricts the plan to these kinds of operations. Without a call all kinds match; a second
+    /// call replaces the first. Operations of other kinds do not count for `nth`.
     pub fn kinds(mut self, kinds: &[OpKind]) -> Self {
         self.kinds = kinds.to_vec();
         self
     }
 
     /// Restricts the plan to operations on paths that contain this text, for example `.log` or a
-    /// file name.
+    /// file name; a second call replaces the first. Other operations do not count for `nth`.
+    /// Without a call all paths match.
     pub fn path(mut self, part: &str) -> Self {
         self.path = part.to_owned();
         self
     }
 
-    /// Strikes every later matching operation as well, for a disk that stays broken.
+    /// Strikes every later matching operation as well, for a disk that stays broken until
+    /// [`crate::sim::SimEnv::clear_faults`]. For a disk that recovers by itself use
+    /// [`FaultPlan::lasting_ns`].
     pub fn sticky(mut self) -> Self {
         self.sticky = true;
         self
     }
 
     /// Strikes every later matching operation as well, for this long from the first one: for a disk
-    /// that recovers. Simulated nanoseconds.
+    /// that recovers. Simulated nanoseconds; 0 means no end, as [`FaultPlan::sticky`].
     pub fn lasting_ns(mut self, ns: u64) -> Self {
         (self.sticky, self.lasts_ns) = (true, ns);
         self

@@ -379,13 +379,14 @@ pub struct Record {
 
 impl Record {
     /// Returns the number of operations recorded: the bound of a loop over [`Record::crash_at`].
+    /// [`Record::mutations`] has fewer moments to try.
     pub fn op_count(&self) -> u64 {
         self.times_ns.len() as u64
     }
 
     /// Returns the numbers of the operations that changed the volume, ascending: the useful moments
-    /// for a crash. (A crash during any other operation leaves the same as one just before the next
-    /// of these.)
+    /// for a crash. [`Record::barriers`] has still fewer. (A crash during any other operation
+    /// leaves the same as one just before the next of these.)
     pub fn mutations(&self) -> Vec<u64> {
         let mut ops: Vec<u64> = self.log.iter().map(|logged| logged.op).collect();
         ops.dedup();
@@ -411,7 +412,8 @@ impl Record {
     }
 
     /// Returns the numbers of the operations that changed a file with a name that contains `part`,
-    /// ascending. A file counts under every name that it ever had.
+    /// ascending. A file counts under every name that it ever had. Use them for crashes around one
+    /// kind of file; without such a file the list is empty.
     pub fn changes_of(&self, part: &str) -> Vec<u64> {
         let mut files = HashSet::default();
         let first = self.checkpoints.first().map(|c| &c.disk);
@@ -441,14 +443,15 @@ impl Record {
         ops
     }
 
-    /// Returns a new environment on the volume after a crash in operation `op`, with operations
-    /// `0..op` complete. By the seed, operation `op` is not begun, half done, or done except for
-    /// its promise. Beyond the end no operation is interrupted.
+    /// Returns a new machine on the volume after a crash in operation `op`, with operations `0..op`
+    /// complete. By the seed, operation `op` is not begun, half done, or done except for its
+    /// promise. Beyond the end no operation is interrupted. The seed also selects the state that
+    /// the crash leaves. The cost is a replay of part of the history, in memory.
     pub fn crash_at(&self, op: u64, kind: CrashKind, seed: u64) -> SimEnv {
         self.crash(op, kind, seed, true)
     }
 
-    /// As [`Record::crash_at`], but operation `op` had not begun.
+    /// As [`Record::crash_at`], but operation `op` had not begun: operations `0..op` are complete.
     pub fn crash_before(&self, op: u64, kind: CrashKind, seed: u64) -> SimEnv {
         self.crash(op, kind, seed, false)
     }

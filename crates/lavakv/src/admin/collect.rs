@@ -76,13 +76,14 @@ pub struct GcProgress {
 }
 
 impl GcProgress {
-    /// Returns the average rate since the call began, for a display: bytes freed per second.
+    /// Returns the average rate since the call began, for a display: bytes freed per second; 0
+    /// before any bytes are freed. [`GcProgress::eta_ns`] has the remaining time.
     pub fn freed_bytes_per_s(&self) -> u64 {
         (u128::from(self.freed_bytes) * 1_000_000_000 / u128::from(self.elapsed_ns.max(1))) as u64
     }
 
     /// Returns the remaining time at the average rate so far, nanoseconds, for a display; `None`
-    /// before any bytes are freed.
+    /// before any bytes are freed. It is an estimate, which new garbage raises.
     pub fn eta_ns(&self) -> Option<u64> {
         let ns = u128::from(self.elapsed_ns) * u128::from(self.remaining_bytes);
         ns.checked_div(u128::from(self.freed_bytes)).map(|ns| ns.min(u128::from(u64::MAX)) as u64)
@@ -124,7 +125,7 @@ pub struct GcPlan {
 
 impl GcPlan {
     /// Returns the sum of all collections, for a summary: files and bytes are added, and `family`
-    /// is empty. `exact` is true if all of them are exact.
+    /// is empty. Without collections all numbers are 0. `exact` is true if all of them are exact.
     pub fn total(&self) -> PlannedGc {
         let mut total = PlannedGc { exact: true, ..PlannedGc::default() };
         for gc in &self.collections {

@@ -17,12 +17,13 @@ use wal::{Lane, LogGroup, RecoveryMode};
 const MANIFEST_LEN_MAX: usize = 1 << 30;
 
 /// Writes a textual dump of one file of a store to `out`, to examine damage or a format by eye. It
-/// reads the file only, also while a process has the store open.
+/// reads the file only, also while a process has the store open. To find damage in a whole store
+/// use `Db::verify`.
 ///
 /// The kind is derived from the file name: tables and value files (vSSTs; blocks, and entries on
 /// request), log groups (pages and fragments), manifests (edits), `CURRENT`. Damage is a line of
-/// the dump if the rest can still be shown, and an error otherwise. The text is for people and may
-/// change.
+/// the dump if the rest can still be shown, and an error otherwise. `entries` adds each key and
+/// value, so the text may be larger than the file. The text is for people and may change.
 ///
 /// # Errors
 /// * `InvalidArgument`: the name is not one of a store's files.
@@ -102,14 +103,16 @@ pub struct LogContents {
 
 impl LogContents {
     /// Returns whether a change is safe without memory, for a test: it is in the log, or need not
-    /// be, because it is in a table or its family was dropped.
+    /// be, because it is in a table or its family was dropped. False: the next open lacks the
+    /// change. The call reads memory only.
     pub fn holds(&self, seq: SeqNo, family: u32) -> bool {
         self.floors.get(&family).is_none_or(|floor| seq < *floor) || self.entries.get(&seq) == Some(&family)
     }
 }
 
 /// Reads the manifest and the log of a closed store like an open, for tests of durability. Writes
-/// nothing. The cost is a read of the log.
+/// nothing. Close the store first: the contents of an open one change meanwhile. The cost is a read
+/// of the log, and memory for each entry.
 ///
 /// # Errors
 /// * `Corruption`: the manifest or the log lost durable data. Repair the store.

@@ -230,6 +230,7 @@ impl FamilySpace {
 
 impl Space {
     /// Returns the name and value in bytes of each part of `total_bytes`, to print or chart them.
+    /// [`Space::families`] divides the tables and values by family.
     ///
     /// `live` and `hidden` divide `value_bytes` by the estimate; all others are exact.
     pub fn parts(&self) -> [(&'static str, u64); 10] {
@@ -247,8 +248,8 @@ impl Space {
         ]
     }
 
-    /// Returns the space amplification of the index over all families, as one number to watch: see
-    /// [`FamilySpace::index_amplification`].
+    /// Returns the space amplification of the index over all families, as one number to watch; 0
+    /// without tables: see [`FamilySpace::index_amplification`].
     pub fn index_amplification(&self) -> f64 {
         let families = self.families.iter().map(FamilySpace::index_bytes);
         amplification(families.fold((0, 0), |sum, family| (sum.0 + family.0, sum.1 + family.1)))

@@ -125,12 +125,14 @@ impl Ablation {
         ]
     }
 
-    /// Returns the names of all mechanisms.
+    /// Returns the names of all mechanisms, for a list of choices and for [`Ablation::without`]:
+    /// the names of the fields.
     pub fn names() -> Vec<&'static str> {
         Self::default().switches().iter().map(|(name, _)| *name).collect()
     }
 
-    /// Returns all mechanisms except the named ones.
+    /// Returns all mechanisms except the named ones, to read a choice from a command line; no names
+    /// give the default, all of them. Set the fields where the choice is fixed.
     ///
     /// # Errors
     /// `InvalidArgument` for a name that is not in [`Ablation::names`].

@@ -196,8 +196,8 @@ pub enum Event {
 /// and do not call into the store. Several threads may call it at once. A panic of the listener is
 /// caught and counted in `Statistics::listener_panics`; it does not affect the store.
 pub trait EventListener: Send + Sync {
-    /// Handles one event, after it happened. The caller waits for the return: hand long work to
-    /// another thread.
+    /// Handles one event, after it happened. The caller, which may be a writer, waits for the
+    /// return: hand long work to another thread.
     fn event(&self, event: &Event);
 }
 

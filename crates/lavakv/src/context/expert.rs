@@ -24,22 +24,25 @@ pub struct ExpertOptions {
     /// the write rate; on a small volume they are shorter. Default: 16 MiB.
     pub log_group_bytes: u64,
     /// Bound on the live write-ahead log, bytes. Above it the engine flushes the family that holds
-    /// the oldest group. At least two log groups. Default: 0, derived: 256 MiB, or four log groups
-    /// if these are longer.
+    /// the oldest group. A longer log takes more space and recovery time, and forces fewer early
+    /// flushes. At least two log groups, at most 2^50. Default: 0, derived: 256 MiB, or four log
+    /// groups if these are longer.
     pub wal_bytes_max: u64,
     /// Threads for asynchronous requests ([`crate::Requests`]) that their caller could not
     /// complete: writes that wait, scans, and other blocking calls. 1 to 64. Raise it if many
     /// requests wait at once. One more thread handles their point reads. The threads start with the
     /// first such request. Default: 2, since these threads mostly wait.
     pub async_threads: usize,
-    /// Maximum number of concurrent compactions, at most 64. Default: 0, derived: one less than the
-    /// background threads, at least one, so that one thread is left for flushes.
+    /// Maximum number of concurrent compactions, at most 64. More of them compete with writes and
+    /// reads for the device. Default: 0, derived: one less than the background threads, at least
+    /// one, so that one thread is left for flushes.
     pub compactions_max: usize,
     /// Maximum gap between two requested ranges of a file that one read covers, bytes, at most 1
-    /// MiB. It applies to batches of scans, multi-key reads, requests and collections. Default:
-    /// `None`, derived: the bytes that take as long as one more request. The engine measures that
-    /// for each disk while the store is open ([`crate::Statistics::io_read_gap_bytes`]). Until it
-    /// knows enough it uses 16 KiB (12 KiB for collections).
+    /// MiB; a larger one saves requests and reads more unneeded bytes. It applies to batches of
+    /// scans, multi-key reads, requests and collections. Default: `None`, derived: the bytes that
+    /// take as long as one more request. The engine measures that for each disk while the store is
+    /// open ([`crate::Statistics::io_read_gap_bytes`]). Until it knows enough it uses 16 KiB (12
+    /// KiB for collections).
     pub read_gap_bytes: Option<u64>,
     /// Number of concurrent durable log writes, to raise the throughput of many durable writers on
     /// a device that gains from more. Default: one. [`Loggers::AUTO`] finds the number while the
@@ -63,7 +66,7 @@ pub struct ExpertOptions {
     /// [`crate::Options::space_limit`] in bytes is at least 32 times the buffer; otherwise as
     /// `Some(0)`.
     pub buffered_age_ms_max: Option<u64>,
-    /// Rate of the scrub, bytes per second, at least 64 KiB. The scrub reads all files of the store
+    /// Rate of the scrub, bytes per second, 64 KiB to 2^50. The scrub reads all files of the store
     /// in the background, to find damage before a reader needs the data. It reports damage as
     /// [`crate::Event`] and in [`crate::Db::damaged_files`]. Default: 0, no scrub.
     pub scrub_bytes_per_s: u64,
@@ -78,10 +81,10 @@ pub struct ExpertOptions {
     /// ([`crate::Statistics::fast_tier_tables_elsewhere`]). A table stays on its tier until it is
     /// compacted. Default: 0, none.
     pub fast_tier_levels: usize,
-    /// Bound on separated values on the fast tier, bytes: files of hot values, which a flush
-    /// separates from all others if keys are skewed. A file begins there if a complete one fits
-    /// within the bound, and beside log and tables. Otherwise it begins on the capacity tier, and
-    /// is counted ([`crate::Statistics::fast_tier_values_elsewhere`]). Values that survive a
+    /// Bound on separated values on the fast tier, bytes, at most 2^50: files of hot values, which
+    /// a flush separates from all others if keys are skewed. A file begins there if a complete one
+    /// fits within the bound, and beside log and tables. Otherwise it begins on the capacity tier,
+    /// and is counted ([`crate::Statistics::fast_tier_values_elsewhere`]). Values that survive a
     /// collection go to the capacity tier. A file stays on its tier until it is collected. A store
     /// without a fast tier refuses a bound above 0. Default: 0, none.
     pub fast_tier_values_bytes_max: u64,

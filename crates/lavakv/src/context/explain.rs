@@ -16,7 +16,8 @@ pub enum OptionSource {
 }
 
 impl OptionSource {
-    /// Returns a stable one-word name for tables and logs: `set` or `derived`.
+    /// Returns a stable one-word name for tables and logs: `set` or `derived`. To decide in code
+    /// match on the variant.
     pub fn name(self) -> &'static str {
         match self {
             OptionSource::Set => "set",
@@ -54,7 +55,8 @@ pub struct Explanation {
 
 impl Explanation {
     /// Returns an option by its path from [`Options`], such as `memory_bytes` or
-    /// `expert.wal_bytes_max`; `None` for an option that is neither derived nor reduced.
+    /// `expert.wal_bytes_max`; `None` for an option that is neither derived nor reduced, and for a
+    /// misspelled name. To print all of them use `{}`.
     pub fn option(&self, name: &str) -> Option<&ExplainedOption> {
         self.options.iter().find(|option| option.name == name)
     }

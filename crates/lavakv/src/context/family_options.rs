@@ -19,10 +19,10 @@ pub struct FamilyOptions {
     /// Compression of new files: saves space and costs processor time. Default:
     /// [`Compression::None`].
     pub compression: Compression,
-    /// Minimum length of separated values, bytes: 32 to the maximum value length. Such values are
-    /// in files of their own, so that compaction does not rewrite them; a scan reads them with
-    /// extra device reads. 0: every value stays with its key, which suits scans of small values.
-    /// Default: 512.
+    /// Minimum length of separated values, bytes: 32 to 16 MiB (16,777,216). Such values are in
+    /// files of their own, so that compaction does not rewrite them; a scan reads them with extra
+    /// device reads. 0: every value stays with its key, which suits scans of small values. Default:
+    /// 512.
     pub min_blob_size: usize,
     /// Filter bits per key, at most 64, so that a read of an absent key rarely reads a table. 0: no
     /// filter, for families that are only scanned. Default: 10 (about 1 % false positives).
@@ -65,14 +65,15 @@ const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
 
 impl FamilyOptions {
     /// Returns the same options with all derived values filled in, to compare them with the options
-    /// of a family, which are stored so.
+    /// of a family, which are stored so. It replaces zeros that mean "derived", checks nothing, and
+    /// touches no store.
     pub fn derived(mut self) -> FamilyOptions {
         self.expert = self.expert.derived();
         self
     }
 
-    /// Changes expert options in an expression, for the few families that need them. The change is
-    /// checked when the options are used, not here.
+    /// Changes expert options in an expression, for the few families that need them; all other
+    /// options stay. The change is checked when the options are used, not here.
     ///
     /// ```
     /// # use lavastore_lavakv::FamilyOptions;
@@ -86,7 +87,9 @@ impl FamilyOptions {
     }
 
     /// Checks every option, derived ones with their derived values, to refuse a configuration
-    /// before it is used. An open and a creation do the same.
+    /// before it is used. An open and a creation do the same. The call touches no store. The first
+    /// option out of range is the error; the parameters of a compaction policy are checked only by
+    /// the store.
     ///
     /// # Errors
     /// * `InvalidArgument`: an option is out of range; the message names it and its range.

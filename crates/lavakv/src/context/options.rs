@@ -44,7 +44,7 @@ pub use wal::{Durability, Loggers};
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Creates a store if there is none. Switch it off where a missing store means a wrong path:
-    /// the open then fails with `NotFound`. Default: true.
+    /// the open then fails with `NotFound`. A read-only open never creates one. Default: true.
     pub create_if_missing: bool,
     /// Refuses to open an existing store, with `AlreadyExists`, where the program must begin with
     /// an empty one. Default: false.
@@ -52,8 +52,8 @@ pub struct Options {
     /// Bound on the bytes of the store's files, including the log and the reserve; kept at every
     /// moment. A limit in bytes may be as small as 1.3 MB: memtables, log groups, tables and value
     /// files shrink with it, until the overhead of an empty store is at most a quarter of it.
-    /// [`Options::explain`] shows the sizes. Default: none, but the reserve is kept free at the end
-    /// of the volume as well.
+    /// [`Options::explain`] shows the sizes. `Db::set_space_limit` changes it in the open store.
+    /// Default: none, but the reserve is kept free at the end of the volume as well.
     pub space_limit: Option<SpaceLimit>,
     /// Whether writes at the space limit fail at once or wait for deletes of other threads.
     /// Default: [`SpacePolicy::NoSpace`], they fail.
@@ -62,9 +62,9 @@ pub struct Options {
     /// rewrites of overwritten keys, and cost memory and recovery time. Default: 16 MiB.
     pub memtable_bytes: usize,
     /// Budget for all memtables of all families, including those being flushed, and for buffered
-    /// log pages ([`ExpertOptions::buffered_age_ms_max`]), bytes; at least two memtables. Writers
-    /// wait when it is exceeded. Default: 0, derived: four memtables and a full tail buffer. That
-    /// is 112 MiB with the default sizes, of which 48 are for the log.
+    /// log pages ([`ExpertOptions::buffered_age_ms_max`]), bytes; at least two memtables, at most 4
+    /// TiB. Writers wait when it is exceeded. Default: 0, derived: four memtables and a full tail
+    /// buffer. That is 112 MiB with the default sizes, of which 48 are for the log.
     pub memory_bytes: usize,
     /// Budget of the cache for blocks of files, bytes, 0 to 4 TiB. Indexes, filters and data share
     /// it. Raise it if reads miss the cache often. Default: 64 MiB, independent of the machine's
@@ -80,9 +80,9 @@ pub struct Options {
     /// also bounds the device time for buffered writes ahead of a durable one
     /// ([`ExpertOptions::buffered_age_ms_max`]). Default: 10 ms.
     pub stall_budget: Duration,
-    /// Limit on the reads and writes of all background work together, bytes per second, at least 1
-    /// MiB. Flushes count but are never delayed, since writers wait for them; other work is delayed
-    /// by their bytes instead. 0: no limit. Default: 0.
+    /// Limit on the reads and writes of all background work together, bytes per second, 1 MiB to
+    /// 2^50. Flushes count but are never delayed, since writers wait for them; other work is
+    /// delayed by their bytes instead. 0: no limit. Default: 0.
     pub io_budget: u64,
     /// Work of a store without writes, after which no deleted data is left on disk. Some seconds
     /// after the last write the store flushes and compacts tombstones, at half of
@@ -91,8 +91,8 @@ pub struct Options {
     /// [`crate::Db::compact_range`]. Default: true.
     pub rest: bool,
     /// Threads for flush, compaction, garbage collection and cleanup, 1 to 64; one more thread
-    /// serves the log. Default: 2, independent of the number of processors, which belong to the
-    /// program.
+    /// serves the log. More of them serve a heavier load of writes. Default: 2, independent of the
+    /// number of processors, which belong to the program.
     pub background_threads: usize,
     /// Maximum number of open data files, 16 to 2^24. The store uses at most half of the
     /// descriptors available to the process at open (`ulimit -n`);
@@ -110,8 +110,9 @@ pub struct Options {
     /// file system use `Volumes`. Default: none, the log is in the directory of the store.
     pub fast_tier: Option<PathBuf>,
     /// File for the metrics of the open store, in the format of [`crate::Db::metrics`]: replaced
-    /// every five seconds, removed at close. A relative path starts at the directory of the store;
-    /// `lava stats --prometheus` reads `METRICS` there. Default: none.
+    /// every five seconds, removed at close. A name that the store uses for its own files is
+    /// refused. A relative path starts at the directory of the store; `lava stats --prometheus`
+    /// reads `METRICS` there. Default: none.
     pub metrics_file: Option<PathBuf>,
     /// Receives flushes, compactions, stalls, damage and background errors, for logs and alarms. A
     /// panic of the listener is caught and counted. Default: none.
@@ -175,8 +176,8 @@ impl Options {
         self
     }
 
-    /// Changes expert options in an expression, for the few programs that need them. The change is
-    /// checked at the open, not here.
+    /// Changes expert options in an expression, for the few programs that need them; all other
+    /// options stay. The change is checked at the open, not here.
     ///
     /// ```
     /// # use lavastore_lavakv::Options;
@@ -278,21 +279,26 @@ pub struct WriteOptions {
 
 impl WriteOptions {
     /// Returns options for data that must not be lost once acknowledged, such as payments: the
-    /// write survives a loss of power, and waits for the device.
+    /// write survives a loss of power, and waits for the device. Concurrent durable writers share
+    /// one device write. For many writes at once, buffered ones and `Db::sync` cost less. It sets
+    /// no bound on the wait.
     pub fn durable() -> Self {
         WriteOptions { durability: Some(Durability::Durable), ..Self::default() }
     }
     /// Returns options for data that can be made again: the write survives the death of the process
-    /// once acknowledged, but not of the machine, and waits for no device.
+    /// once acknowledged, but not of the machine, and waits for no device. `Db::sync` or a later
+    /// durable write makes it durable. It sets no bound on the wait for memory or space.
     pub fn buffered() -> Self {
         WriteOptions { durability: Some(Durability::Buffered), ..Self::default() }
     }
     /// Returns options for state that another log can rebuild: the write survives only after a
-    /// flush or a clean close, and is in no log. Writes of logs refuse it.
+    /// flush or a clean close, and is in no log, which saves its bytes there. A crash takes all
+    /// volatile writes since the last flush. Readers see it on return. Writes of logs refuse it.
     pub fn volatile() -> Self {
         WriteOptions { durability: Some(Durability::Volatile), ..Self::default() }
     }
-    /// Returns the same options with a bound on the wait, for callers with a deadline.
+    /// Returns the same options with a bound on the wait, for callers with a deadline;
+    /// [`WriteOptions::no_wait`] allows no wait at all.
     ///
     /// The wait counts memory, background work and space, and not the device. A write that would
     /// wait longer fails with `Busy` and has no effect: repeat it later. Writes of logs refuse the
@@ -301,8 +307,9 @@ impl WriteOptions {
     pub fn wait_at_most(self, at_most: Duration) -> Self {
         WriteOptions { wait_at_most: Some(at_most), ..self }
     }
-    /// Returns the same options without any wait, for event loops: a write that would wait fails
-    /// with `Busy` and has no effect.
+    /// Returns the same options without any wait, for event loops, as
+    /// [`WriteOptions::wait_at_most`] of zero: a write that would wait fails with `Busy` and has no
+    /// effect.
     ///
     /// Later writes make up for a delay below [`Options::stall_budget`]. A write whose delay would
     /// exceed it fails with `Busy`: give a long batch some time, or split it. A durable write still

@@ -37,7 +37,7 @@ pub struct Value(pub(crate) BlockSlice);
 
 impl Value {
     /// Returns a copy of the bytes, for bytes that live long or change, and gives up the shared
-    /// memory.
+    /// memory. To read the bytes without a copy dereference the value. The call reads no device.
     pub fn into_vec(self) -> Vec<u8> {
         self.0.to_vec()
     }

@@ -173,7 +173,8 @@ impl RequestQueue {
     }
 
     /// Adds a request under a token, by which the caller finds the state of the request. The queue
-    /// does not check that tokens are unique. The call does not block.
+    /// does not check that tokens are unique. The request runs since its own call; a request that
+    /// has ended already is the next outcome. The call does not block.
     pub fn submit(&mut self, request: impl Into<AnyRequest>, token: u64) {
         let mut request = request.into();
         if let Some(answer) = request.take() {
@@ -188,8 +189,9 @@ impl RequestQueue {
         }
     }
 
-    /// Returns a completed request, if any: its token and its outcome. It never blocks; use
-    /// [`RequestQueue::wait`] where the loop has nothing else to do.
+    /// Returns a completed request, if any: its token and its outcome, once each, in the order in
+    /// which requests end. `None`: all of them are in flight, or the queue is empty. It never
+    /// blocks; use [`RequestQueue::wait`] where the loop has nothing else to do.
     pub fn poll(&mut self) -> Option<(u64, Result<Outcome>)> {
         if let Some(known) = self.known.pop_front() {
             return Some(known);
@@ -209,8 +211,9 @@ impl RequestQueue {
     }
 
     /// Waits for a completed request, up to `longest` (`None`: without limit), where the loop has
-    /// nothing else to do. Returns `None` after that time, or at once if the queue is empty. On a
-    /// simulated machine it drives the store.
+    /// nothing else to do. It blocks the thread until then; [`RequestQueue::poll`] never does.
+    /// Returns `None` after that time, or at once if the queue is empty. A close of the store ends
+    /// the wait with the outcomes of all requests. On a simulated machine it drives the store.
     pub fn wait(&mut self, longest: Option<Duration>) -> Option<(u64, Result<Outcome>)> {
         let longest_ns = longest.map(|longest| u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
         let now_ns = || self.context.now_ns();
@@ -238,7 +241,7 @@ impl RequestQueue {
     }
 
     /// Returns the number of requests whose outcome the loop has not taken yet, in flight or
-    /// completed.
+    /// completed. `Requests::in_flight` counts those of all clones, without completed ones.
     pub fn len(&self) -> usize {
         self.in_flight.len() + self.known.len()
     }

@@ -31,7 +31,8 @@ impl<T> Request<T> {
     }
 
     /// Returns the answer without waiting, for loops that poll: once when it is known, and `None`
-    /// before and afterwards.
+    /// before and afterwards. It registers no waker: await the request where a task should sleep
+    /// until the answer.
     pub fn take(&mut self) -> Option<Result<T>> {
         self.0.take()
     }
@@ -72,16 +73,17 @@ impl WriteRequest {
     }
 
     /// Completes when the write is visible to readers, to read one's own write before it is
-    /// durable: until then a durable write may be lost in a crash. After an error other than `Io`
-    /// the write was not performed.
+    /// durable: until then a durable write may be lost in a crash. [`WriteRequest::durable`] is the
+    /// other stage. The answer comes once; the request can still be awaited. After an error other
+    /// than `Io` the write was not performed.
     pub fn visible(&mut self) -> &mut Request<()> {
         &mut self.visible
     }
 
     /// Completes when the write is durable, in a program that acknowledges after
-    /// [`WriteRequest::visible`] or here. The same as awaiting the request itself, but it fails
-    /// with `InvalidArgument` if the write was not submitted as durable; that error says nothing
-    /// about the write.
+    /// [`WriteRequest::visible`] or here. It implies [`WriteRequest::visible`]. The same as
+    /// awaiting the request itself, but it fails with `InvalidArgument` if the write was not
+    /// submitted as durable; that error says nothing about the write.
     pub fn durable(&mut self) -> &mut Request<()> {
         if self.is_durable {
             return &mut self.done;
@@ -92,7 +94,8 @@ impl WriteRequest {
     }
 
     /// Returns the two stages as two futures, to await them in different tasks: one completes when
-    /// the write is visible, the other when it reaches its durability.
+    /// the write is visible, the other when it reaches its durability. Of a buffered or volatile
+    /// write both complete without the device. Dropping one does not cancel the write.
     pub fn split(self) -> (Request<()>, Request<()>) {
         (self.visible, self.done)
     }

@@ -55,7 +55,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Returns every count with a readable name, in the order of the struct, to print all of them.
+    /// Returns every count with a readable name, in the order of the struct, to print all of them,
+    /// damaged items included.
     pub fn fields(&self) -> [(&'static str, CheckedCount); 9] {
         [
             ("tables", self.tables),
@@ -105,6 +106,7 @@ impl VerifyReport {
     }
 
     /// Returns the number of all errors, listed or not; 0 for a sound store.
+    /// [`VerifyReport::errors`] lists at most 10,000 of them, with file and offset.
     pub fn damages(&self) -> u64 {
         self.errors.len() as u64 + self.more_errors
     }

@@ -92,7 +92,8 @@ pub struct RepairReport {
 
 impl RepairReport {
     /// Returns true if all records are certainly saved, and nothing can have come back: the new
-    /// store may replace the damaged one.
+    /// store may replace the damaged one. It is true as well if nothing was found: see
+    /// [`RepairReport::found_nothing`].
     pub fn is_lossless(&self) -> bool {
         self.losses() + self.unknowns() == 0
     }
@@ -104,7 +105,7 @@ impl RepairReport {
     }
 
     /// Returns the number of ranges whose records may never have existed, so that a loss is
-    /// uncertain.
+    /// uncertain; [`RepairReport::losses`] counts the certain ones. A replica can tell.
     pub fn unknowns(&self) -> usize {
         self.gaps(false)
     }
@@ -115,7 +116,8 @@ impl RepairReport {
     }
 
     /// Returns the fate of one record, to decide whether to fetch it from a replica. `log` is the
-    /// name of its log in the new store. The cost grows with the number of gaps.
+    /// name of its log in the new store; an unknown name has no losses, so check
+    /// [`RepairReport::logs`] for it. The cost grows with the number of gaps.
     pub fn outcome(&self, log: &str, lsn: Lsn) -> RecordOutcome<'_> {
         let gaps = self.logs.iter().filter(|own| own.name == log).flat_map(|own| &own.gaps);
         let mut gaps = gaps.filter(|gap| (gap.first..=gap.last).contains(&lsn));
@@ -134,12 +136,14 @@ impl RepairReport {
         self.may_come_back.first().map_or(RecordOutcome::NotLost, |why| RecordOutcome::Unknown(why))
     }
 
-    /// Returns the number of saved records of all logs, for a summary.
+    /// Returns the number of saved records of all logs, for a summary: it counts records, not
+    /// bytes. Of a dry run it is the number that a repair would save.
     pub fn records(&self) -> u64 {
         self.logs.iter().map(|log| log.records).sum()
     }
 
     /// Returns true if the directory had nothing of a store of logs: the path was probably wrong.
+    /// Check it before [`RepairReport::is_lossless`], which is then true.
     pub fn found_nothing(&self) -> bool {
         !self.from_manifest && self.files_used == 0 && self.bytes_read == 0
     }

@@ -43,7 +43,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Returns each count with a display name, in field order, to print all of them.
+    /// Returns each count with a display name, in field order, to print all of them. 0 is normal
+    /// for a kind that the store does not have.
     pub fn fields(&self) -> [(&'static str, CheckedCount); 6] {
         [
             ("manifest edits", self.manifest_edits),
@@ -100,7 +101,9 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Returns true if no defect was found: no lost records and no damaged file of any kind.
+    /// Returns true if no defect was found: no lost records and no damaged file of any kind. It is
+    /// false also for the report of a closed store, whose only damage is the error `Closed`.
+    /// [`VerifyReport::damages`] lists the defects.
     pub fn is_sound(&self) -> bool {
         self.damages.is_empty()
     }

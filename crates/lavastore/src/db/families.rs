@@ -9,9 +9,9 @@ impl Db {
     /// usual way to a family, without a setup step.
     ///
     /// Threads may call this at the same time: one creates the family, all get it. A created family
-    /// is durable on return. An existing one is found in memory. The handle keeps the store open.
-    /// Use [`Db::open_family`] where a missing family is an error, and [`Db::create_family`] to
-    /// choose its options.
+    /// is durable on return; writers wait for its device write. An existing one is found in memory.
+    /// The handle keeps the store open. Use [`Db::open_family`] where a missing family is an error,
+    /// and [`Db::create_family`] to choose its options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -82,10 +82,10 @@ impl Db {
     /// Creates a family with options of its own, such as compression; [`Db::family`] suffices for
     /// the defaults.
     ///
-    /// The family is durable on return. The options are stored with it: later opens need not repeat
-    /// them, and [`Family::set_options`] changes them. The name has 1 to 1024 bytes. A store has at
-    /// most 65,536 families, each with memtables and files of its own: for many small groups of
-    /// keys use prefixes.
+    /// The family is durable on return; writers wait for its device write. The options are stored
+    /// with it: later opens need not repeat them, and [`Family::set_options`] changes them. The
+    /// name has 1 to 1024 bytes. A store has at most 65,536 families, each with memtables and files
+    /// of its own: for many small groups of keys use prefixes.
     ///
     /// ```
     /// # use lavastore::{Compression, FamilyOptions};
@@ -113,9 +113,10 @@ impl Db {
     /// Drops a family with all its data at once, at a cost that does not depend on the amount of
     /// data; [`Db::delete_range`] empties a family that must stay.
     ///
-    /// The drop is durable on return. All handles of the family then fail with `NotFound`,
-    /// snapshots included; open iterators continue. Background work frees the space, once iterators
-    /// release it. A family created later under the same name is another one and empty.
+    /// The drop is durable on return; writers wait for its device write. All handles of the family
+    /// then fail with `NotFound`, snapshots included; open iterators continue. Background work
+    /// frees the space, once iterators release it. A family created later under the same name is
+    /// another one and empty.
     ///
     /// ```
     /// # use lavastore::ErrorKind;

@@ -97,7 +97,8 @@ impl Policies {
 
 impl PolicyChoice {
     /// Returns a built-in policy with its defaults, for a configuration file or a command line:
-    /// `leveled` or `vlsm`. `None` if the name is unknown.
+    /// `leveled` or `vlsm`. `None` if the name is unknown. For `vlsm` with other parameters use
+    /// [`PolicyChoice::vlsm`].
     ///
     /// ```
     /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};
@@ -112,7 +113,8 @@ impl PolicyChoice {
     }
 
     /// Returns the choice of vLSM, whose compactions are narrow and form short chains, where the
-    /// waits of writers must be short. The parameters are checked when the family uses it.
+    /// waits of writers must be short. The default policy, `leveled`, suits most loads. The
+    /// parameters are checked when the family uses it: `InvalidArgument` for one out of range.
     ///
     /// ```
     /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};

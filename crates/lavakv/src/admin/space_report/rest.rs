@@ -26,7 +26,8 @@ pub enum RestState {
 }
 
 impl RestState {
-    /// Returns a stable name for tables and metrics, such as `at_rest`.
+    /// Returns a stable name for tables and metrics, such as `at_rest`; to decide in code match on
+    /// the variant.
     pub fn name(self) -> &'static str {
         match self {
             RestState::Awake => "awake",

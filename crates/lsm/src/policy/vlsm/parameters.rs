@@ -33,22 +33,24 @@ pub enum OverlapOf {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlsmOptions {
-    /// M: target size of a table, and of the data that level 0 sends down at once. At most the
-    /// `file_bytes` of the family. Default: 8 MiB.
+    /// M: target size of a table, and of the data that level 0 sends down at once. Bytes, 4 KiB to
+    /// 4 GiB; above the `file_bytes` of the family these apply. Default: 8 MiB.
     pub table_bytes: u64,
-    /// m: size at which a table of level 1 with too much overlap ends, in percent of M, so that at
-    /// least that much data justifies its merge. Default: 50.
+    /// m: size at which a table of level 1 with too much overlap ends, in percent of M, 1 to 100,
+    /// so that at least that much data justifies its merge. Default: 50.
     pub poor_percent: u32,
-    /// f: number of tables of size M in level 1. A good table of level 1 overlaps at most f times
-    /// its own length in level 2. Default: 8.
+    /// f: number of tables of size M in level 1, 1 to 1000. A good table of level 1 overlaps at
+    /// most f times its own length in level 2. Default: 8.
     pub level_1_tables: u32,
-    /// F: maximum ratio of level 2 to level 1; beyond that a level is added. Default: 12.
+    /// F: maximum ratio of level 2 to level 1, 2 to 1000; beyond that a level is added. Default:
+    /// 12.
     pub growth_max: u32,
     /// Reference size for the overlap of a good table. Default: the table.
     pub overlap: OverlapOf,
     /// q: number of level 0 tables that may contain a key before they go down. With a larger q,
-    /// level 1 is rewritten less often, and a read may have to search more tables. At least the
-    /// `l0_compaction_files` of the family, at most half of its `l0_slowdown_files`. Default: 8.
+    /// level 1 is rewritten less often, and a read may have to search more tables. 1 to 1000; the
+    /// policy uses at least the `l0_compaction_files` of the family, and at most half of its
+    /// `l0_slowdown_files`. Default: 8.
     pub queue_tables: u32,
 }
 
