@@ -269,7 +269,7 @@ impl std::fmt::Debug for Iter {
 /// An iterator over keys without their values, for counts and listings; [`Iter::keys`] returns it.
 ///
 /// It is as [`Iter`]: it shows one moment, `.rev()` descends, an error is the last item, and it
-/// keeps superseded files on disk. Damage to separated values stays undetected.
+/// keeps superseded files on disk and the store open. Damage to separated values stays undetected.
 ///
 /// ```
 /// # let db = lavastore::testing::store();

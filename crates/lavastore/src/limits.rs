@@ -1,4 +1,5 @@
-//! Size limits. Larger input is refused as [`TooLarge`](crate::ErrorKind::TooLarge).
+//! Size limits. Larger input is refused as [`TooLarge`](crate::ErrorKind::TooLarge), a longer family
+//! name as [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
 //!
 //! ```
 //! use lavastore::{ErrorKind, limits};

@@ -130,7 +130,8 @@ impl Requests {
     ///
     /// # Errors
     /// * `Busy`: [`RequestOptions::depth`] is reached, or the options forbid a wait. Repeat it.
-    /// * `InvalidArgument`: empty key in format 1. `TooLarge`: over the [`limits`](crate::limits).
+    /// * `InvalidArgument`: empty key in format 1. `TooLarge`: a key above 64 KiB, or a value above
+    ///   1 GiB.
     /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
     /// * `NoSpace`: the limit or the volume is full. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`, `Io`, `Poisoned`: open the store for writing again.
@@ -144,8 +145,8 @@ impl Requests {
     }
 
     /// Submits a delete and returns at once; an absent key is no error.
-    /// [`Db::delete`](crate::Db::delete) blocks instead. It applies in order of submission, and the
-    /// future resolves when the delete has its durability. A full store accepts deletes.
+    /// [`Db::delete`](crate::Db::delete) blocks instead. The delete applies in order of submission,
+    /// and the future resolves when the delete has its durability. A full store accepts deletes.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -196,8 +197,8 @@ impl Requests {
     ///
     /// # Errors
     /// * `Busy`: [`RequestOptions::depth`] is reached, or the options forbid a wait. Repeat it.
-    /// * `InvalidArgument`, `TooLarge`: a family of another store, an empty key (format 1), a long
-    ///   batch.
+    /// * `InvalidArgument`: a family of another store, or an empty key in format 1. `TooLarge`: a
+    ///   key above 64 KiB, a value above 1 GiB, or the batch above its limit.
     /// * `NotFound`, `Unsupported`: a family was dropped, or this release lacks its policy.
     /// * `NoSpace`: the limit or the volume is full. Make room and repeat.
     /// * `ReadOnly`, `Closed`, `Forked`, `Io`, `Poisoned`: open the store for writing again.

@@ -70,11 +70,11 @@ impl ValueWriter {
     }
 
     /// Appends bytes to the value; use it instead of `write_all` of [`Write`] where the program
-    /// matches on the kind of an error.
+    /// matches on the kind of an error. A value has at most 1 GiB.
     ///
     /// The call accepts all bytes or fails. It may wait for space or background work; the write
-    /// options of the stream bound that wait for each piece. They may stay in memory until more
-    /// follow, and are not visible before [`ValueWriter::finish`].
+    /// options of the stream bound that wait for each piece. The bytes may stay in memory until
+    /// more follow, and are not visible before [`ValueWriter::finish`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -100,8 +100,9 @@ impl ValueWriter {
 
     /// Ends the value and commits it like one put, with the durability of the options.
     ///
-    /// On return readers see the whole value. A durable one waits for the device. To give the value
-    /// up, drop the writer instead. An empty value is allowed.
+    /// On return readers see the whole value. A durable one waits for the device; a buffered one
+    /// may be lost with the power until [`Db::sync`](crate::Db::sync). To give the value up, drop
+    /// the writer instead. An empty value is allowed.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -33,8 +33,10 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// Names the two directories of a store in the machine's file system. The call touches no file
-    /// and cannot fail; the next call on the store reports a wrong path.
+    /// Names the two directories of a store in the machine's file system, for a repair or a detach;
+    /// to open such a store [`Options::fast_tier`](crate::Options::fast_tier) suffices. Then call
+    /// [`Volumes::env`] or [`Volumes::detach_fast_tier`]. The call touches no file and cannot fail;
+    /// the next call on the store reports a wrong path.
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions, Volumes};
@@ -50,7 +52,7 @@ impl Volumes {
 
     /// Names two directories of one or two environments, for a disk with LavaFS or a simulated
     /// machine; [`Volumes::new`] is for two directories of the machine. The call touches no file
-    /// and cannot fail.
+    /// and cannot fail: a wrong place is the error of the next call on the store.
     ///
     /// ```
     /// # use lavastore::{Volumes, testing::SimEnv};
@@ -64,9 +66,9 @@ impl Volumes {
 
     /// Returns the environment for all calls on the store: open, read and repair.
     ///
-    /// In it, the store has the path of its capacity place; other paths are unchanged. For an open
-    /// alone [`Options::fast_tier`](crate::Options::fast_tier) suffices. The call touches no file,
-    /// and the result is cheap to clone.
+    /// In it, the store has the path of its capacity place; other paths are unchanged. To open a
+    /// store in two plain directories, [`Options::fast_tier`](crate::Options::fast_tier) suffices.
+    /// The call touches no file, and the result is cheap to clone.
     ///
     /// ```
     /// # use lavastore::{Db, Options, Volumes, testing::SimEnv};

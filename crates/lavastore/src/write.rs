@@ -49,7 +49,8 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidArgument`: empty key in format 1. `TooLarge`: over the [`limits`](crate::limits).
+    /// * `InvalidArgument`: empty key in format 1. `TooLarge`: a key above 64 KiB, or a value above
+    ///   1 GiB.
     /// * `NoSpace`: the limit or the volume is full. Delete data or raise the limit.
     /// * `Busy`: the wait would exceed [`WriteOptions::wait_at_most`]. Repeat later.
     /// * `NotFound`, `Unsupported`: the family was dropped, or this release lacks its policy.
@@ -65,10 +66,10 @@ impl<'a> Writer<'a> {
     /// value in memory use [`Writer::put`].
     ///
     /// The former value stays visible until [`ValueWriter::finish`] returns; the new value then has
-    /// the durability of the options. [`WriteOptions::wait_at_most`] bounds the wait of each piece.
-    /// The writer keeps the store open. A crash or a drop before that leaves the former value.
-    /// Concurrent writes of the key do not wait for the stream; the order of the `finish` calls
-    /// decides.
+    /// the durability of the options. A crash or a drop before that leaves the former value.
+    /// [`WriteOptions::wait_at_most`] bounds the wait of each piece. The writer keeps the store
+    /// open. Concurrent writes of the key do not wait for the stream; the order of the `finish`
+    /// calls decides.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -148,8 +149,9 @@ impl<'a> Writer<'a> {
     /// A batch has at most 16 MiB + 128 KiB, without values above 4 MiB (by default).
     ///
     /// Readers and crashes see all changes of the batch or none. The changes apply in the order of
-    /// the batch, so a later change of a key wins. The batch is unchanged and may be written again.
-    /// An empty durable batch acts as [`Db::sync`](crate::Db::sync).
+    /// the batch, so a later change of a key wins. The call blocks until the batch has its
+    /// durability. The batch is unchanged and may be written again. An empty durable batch acts as
+    /// [`Db::sync`](crate::Db::sync).
     ///
     /// ```
     /// # use lavastore::{WriteBatch, WriteOptions};

@@ -133,8 +133,9 @@ impl Db {
     }
 
     /// Returns the logs of the store, to create, append and read them beside the keys. For changes
-    /// of keys and logs in one step use [`Db::write_with_logs`]. The call costs nothing. The
-    /// result, and each log from it, keeps the store open.
+    /// of keys and logs in one step use [`Db::write_with_logs`]. For logs without keys use
+    /// [`LogStore::open`]. The call costs nothing. The result, and each log from it, keeps the
+    /// store open.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();

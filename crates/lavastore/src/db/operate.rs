@@ -16,7 +16,8 @@ impl Db {
     ///
     /// On return every earlier write of all families and threads is durable, and the next open need
     /// not replay it. The store also flushes by itself. The cost is a device write of up to all
-    /// buffered data. Reads and writes continue. For buffered writes [`Db::sync`] is cheaper.
+    /// buffered data. Reads and writes continue; later writes are not waited for. For buffered
+    /// writes [`Db::sync`] is cheaper.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -40,10 +41,11 @@ impl Db {
     /// Changes the space limit of the open store without a restart, for example to raise it when
     /// writes fail with `NoSpace`; `None` leaves only the volume as limit.
     ///
-    /// [`SpaceLimit`] has the units. The limit holds at once, until the close: the next open takes
-    /// the limit of its own options, [`Options::space_limit`](field@crate::Options::space_limit). A
-    /// store above its new limit admits only deletes until background jobs have shrunk it. Some
-    /// buffer sizes follow the limit only at the next open.
+    /// [`SpaceLimit`] has the units. The limit covers all files, logs included, and holds at once,
+    /// until the close: the next open takes the limit of its own options,
+    /// [`Options::space_limit`](field@crate::Options::space_limit). A store above its new limit
+    /// admits only deletes until background jobs have shrunk it. Some buffer sizes follow the limit
+    /// only at the next open.
     ///
     /// ```
     /// # use lavastore::SpaceLimit;
@@ -65,12 +67,12 @@ impl Db {
     /// Makes a backup of the open store while writers continue: a consistent copy in a new
     /// directory, `dir`, which must be missing or empty.
     ///
-    /// The copy is an independent store with all families as of one moment, and with the logs if
-    /// the store was opened with them. It is durable on return; open it like any store. On the same
-    /// file system hard links share the files, so the copy costs a flush and a few names; otherwise
-    /// it costs a copy of all bytes. The shared files use space until both stores have dropped
-    /// them. Another process uses [`Db::request_checkpoint`]; [`Db::snapshot`] serves reads within
-    /// this process.
+    /// The copy is an independent store with all families as of one moment, every write that
+    /// returned before the call included, and with the logs if the store was opened with them. It
+    /// is durable on return; open it like any store. On the same file system hard links share the
+    /// files, so the copy costs a flush and a few names; otherwise it costs a copy of all bytes.
+    /// The shared files use space until both stores have dropped them. Another process uses
+    /// [`Db::request_checkpoint`]; [`Db::snapshot`] serves reads within this process.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-{}", std::process::id()));
@@ -285,8 +287,8 @@ impl Db {
     /// Running collections continue; a waiting [`Db::collect_garbage`] fails with `Busy`. Writers
     /// are not throttled for garbage during the pause, so space use grows, and a full store refuses
     /// writes with `NoSpace`. After the pause writers are throttled until the garbage is collected.
-    /// Several pauses may overlap. Compaction and flushes continue. On a closed store the guard has
-    /// no effect.
+    /// Several pauses may overlap. Compaction and flushes continue. The guard does not keep the
+    /// store open, and has no effect on a closed one.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -305,7 +307,9 @@ impl Db {
     ///
     /// Damage is no error of the call: [`VerifyReport::errors`] lists it (at most 10,000 places),
     /// so that one damaged file does not hide another. Then restore a checkpoint, or use
-    /// [`Db::repair`]. The call blocks for a read of the whole store. Reads and writes continue.
+    /// [`Db::repair`]. Records of logs have a check of their own,
+    /// [`LogStore::verify`](crate::LogStore::verify). The call blocks for a read of the whole
+    /// store. Reads and writes continue.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -360,7 +364,8 @@ impl Db {
     /// An open, background work or [`Db::verify`] finds them and sets them aside. Reads of keys in
     /// these ranges fail with `Corruption` unless newer data answers them; the rest of the store
     /// works, writes included. Restore a checkpoint, or use [`Db::repair`]. The list is empty if no
-    /// damage is known, and for a closed store. The call reads memory only.
+    /// damage is known, and for a closed store. [`Db::damage`] has the damage of log and manifest.
+    /// The call reads memory only.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -491,8 +496,8 @@ impl Db {
     /// Returns the format of the store, to learn which releases can open it and which features it
     /// has.
     ///
-    /// [`Db::upgrade`] raises it. The call reads memory only. A closed store returns the oldest
-    /// format.
+    /// [`StoreFormat`] lists the formats; [`Db::upgrade`] raises that of the store. The call reads
+    /// memory only. A closed store returns the oldest format.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -530,8 +535,8 @@ impl Db {
 
     /// Shows the shape of each family to a person, for debugging: text with a line for each level.
     ///
-    /// Its form may change: programs use [`Db::space`]. A closed store returns the text of its
-    /// error.
+    /// Its form may change: programs use [`Db::space`]. The call reads memory only. A closed store
+    /// returns the text of its error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -546,7 +551,8 @@ impl Db {
     ///
     /// False means that the time is over or the store is closed. Writers on other threads may start
     /// new work at any time. True is also the answer for a read-only store and for one that a
-    /// failed write stopped. Nothing becomes durable by this call: see [`Db::flush`].
+    /// failed write stopped. Data may stay in memory, and nothing becomes durable by this call: see
+    /// [`Db::flush`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -66,9 +66,10 @@ impl Log {
     /// store, by default `Durable`.
     ///
     /// Use [`Log::append_async`] to keep many appends in flight, and [`Log::writing`] for another
-    /// durability. Concurrent appends to any logs share one device write. LSNs may have gaps and
-    /// come in any order. An identical record at the same LSN succeeds, so a retry is safe. At the
-    /// space limit the call may wait up to ten seconds for garbage collection.
+    /// durability. Concurrent appends to any logs share one device write. Readers see the record on
+    /// return. It may be empty. LSNs may have gaps and come in any order. An identical record at
+    /// the same LSN succeeds, so a retry is safe. At the space limit the call may wait up to ten
+    /// seconds for garbage collection.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -109,9 +110,10 @@ impl Log {
     /// Appends a record without waiting for the device, to keep many appends in flight on one
     /// thread.
     ///
-    /// Readers see the record on return, before it is durable. The completion resolves when it is
-    /// durable, whatever the default of the store. Completions of consecutive appends resolve in
-    /// order. At the space limit the call itself may wait up to ten seconds for garbage collection.
+    /// Readers see the record on return, before it is durable. [`Log::append`] blocks until it is
+    /// durable. The completion resolves when it is durable, whatever the default of the store.
+    /// Completions of consecutive appends resolve in order. At the space limit the call itself may
+    /// wait up to ten seconds for garbage collection.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -143,9 +145,10 @@ impl Log {
     /// refused, and reads there fail with `Trimmed`.
     ///
     /// Use [`Log::truncate_after`] to remove the end of a log. A trim at or below the present trim
-    /// point changes nothing. A trim is [`Buffered`](crate::Durability::Buffered): after a loss of
-    /// power some of the records may be there again; [`Log::writing`] makes a durable one.
-    /// Background collection frees the space later.
+    /// point changes nothing. One above the last record removes all records. A trim is
+    /// [`Buffered`](crate::Durability::Buffered): after a loss of power some of the records may be
+    /// there again; [`Log::writing`] makes a durable one. Background collection frees the space
+    /// later.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -261,7 +264,8 @@ impl Log {
     /// # Errors
     /// * `Trimmed`: the LSN is below the trim point. Begin at [`Log::first_lsn`].
     /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
-    /// * `Corruption`: the record is damaged, at the error's file and offset. Others stay readable.
+    /// * `Corruption`: the record is damaged, or may have been in a damaged part, at the error's
+    ///   file and offset. Others stay readable.
     /// * `Busy`: the record moved during each attempt. Repeat, or open a read-only store again.
     /// * `Io`: the device or the system refused the read. Repeat the call.
     /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
@@ -288,7 +292,8 @@ impl Log {
     /// # Errors
     /// * `Trimmed`: the LSN is below the trim point. Begin at [`Log::first_lsn`].
     /// * `NotFound`: the log was deleted, and the handle with it. `LogStore::log` creates it anew.
-    /// * `Corruption`: the record is damaged, at the error's file and offset. Others stay readable.
+    /// * `Corruption`: the record is damaged, or may have been in a damaged part, at the error's
+    ///   file and offset. Others stay readable.
     /// * `Busy`: the record moved during each attempt. Repeat, or open a read-only store again.
     /// * `Io`: the device or the system refused the read. Repeat the call.
     /// * `Closed`, `Forked`: the handle is of no use any more. Open the store again.
@@ -300,7 +305,8 @@ impl Log {
 
     /// Iterates over the records of a range of LSNs in order, to replay them, or to follow the end
     /// of a log with [`LogScan::wait_next`]. Gaps are skipped, and an empty range yields nothing.
-    /// For one record use [`Log::read`].
+    /// After the last record `next` returns `None`; called again it sees newer records. For one
+    /// record use [`Log::read`].
     ///
     /// The call reads nothing and cannot fail: a deleted log (`NotFound`) or a closed store
     /// (`Closed`) is the error of the first record. Trimmed LSNs are skipped without an error.
