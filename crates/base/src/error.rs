@@ -104,7 +104,7 @@ impl ErrorKind {
     ];
 
     /// Returns the kind with this name ([`ErrorKind::name`]), to read a kind back from JSON or a
-    /// log; `None` for another text, such as the name of a kind of a later release.
+    /// log. `None` for another text, such as a kind of a later release.
     pub fn named(name: &str) -> Option<ErrorKind> {
         ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -75,7 +75,7 @@ impl Env {
         base::Uid::from_words(self.entropy.next_u64(), self.entropy.next_u64())
     }
 
-    /// Returns true if there are no other threads, as on a simulated machine: background work then
+    /// Returns true if there are no other threads, as on a simulated machine. Background work then
     /// runs on the caller's thread, within its calls of the store.
     pub fn is_simulated(&self) -> bool {
         self.spawner.is_none()

@@ -42,11 +42,10 @@ pub struct Options {
     /// Maximum number of open data files, 8 to 1,048,576. The store opens fewer if this exceeds
     /// half of the process's file descriptors. Default: 768.
     pub open_files_max: usize,
-    /// Maximum bytes of all files, never exceeded, at least some files of the log
-    /// ([`Options::check`] names the number); choose it if the disk has other users. At the limit,
-    /// appends wait for garbage collection, up to ten seconds, or fail with `NoSpace`; trims and
-    /// deletes proceed. A store with keys refuses this option. Default: `None`, the capacity of the
-    /// volume.
+    /// Maximum bytes of all files, never exceeded: choose it if the disk has other users. It must
+    /// hold some files of the log ([`Options::check`] names the minimum). At the limit, appends
+    /// wait for garbage collection, up to ten seconds, or fail with `NoSpace`; trims and deletes
+    /// proceed. A store with keys refuses this option. Default: `None`, the capacity of the volume.
     pub space_limit: Option<u64>,
     /// Number of durable record writes in flight at the device, to raise the throughput of many
     /// writers on a device that gains from more. Default: one.
@@ -164,7 +163,7 @@ impl Options {
         }
     }
 
-    /// Returns the maximum size of a log file in bytes, the unit in which a trim frees space: with
+    /// Returns the maximum size of a log file in bytes, the unit in which a trim frees space. With
     /// a smaller one trims free space sooner. It computes from the options alone, and checks
     /// nothing. This is [`Options::group_bytes`], or else the largest power of two that is at most
     /// a twenty-fourth of [`Options::space_limit`], from 256 KiB to 256 MiB.

@@ -399,8 +399,8 @@ impl Db {
         self.default.get(key)
     }
 
-    /// Checks whether a key of the family `default` has a value, at a lower cost than [`Db::get`]:
-    /// a separated value (512 bytes and more by default) is not read, so damage to it stays
+    /// Checks whether a key of the family `default` has a value, at a lower cost than [`Db::get`].
+    /// A separated value (512 bytes and more by default) is not read, so damage to it stays
     /// undetected. A key with an empty value gives true.
     ///
     /// ```

@@ -268,7 +268,7 @@ impl std::fmt::Debug for Iter {
 
 /// An iterator over keys without their values, for counts and listings; [`Iter::keys`] returns it.
 ///
-/// It is as [`Iter`]: it shows one moment, `.rev()` descends, an error is the last item, and it
+/// It is as [`Iter`]: it shows one moment, `.rev()` descends, and an error is the last item. It
 /// keeps superseded files on disk and the store open. Damage to separated values stays undetected.
 ///
 /// ```
@@ -542,8 +542,8 @@ impl Cursor {
         self.iterator.skip_damaged()
     }
 
-    /// Lends the key at the position until the next move, without a copy and without a read; empty
-    /// if the cursor has no position (a stored key may be empty too: check [`Cursor::valid`]).
+    /// Lends the key at the position until the next move, without a copy and without a read. Empty
+    /// if the cursor has no position; a stored key may be empty too, so check [`Cursor::valid`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();

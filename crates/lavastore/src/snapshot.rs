@@ -162,7 +162,7 @@ impl Snapshot {
     /// bytes from byte `offset` on; `None` if the key was absent.
     ///
     /// The result is shorter, or empty, if the value ends earlier. Of a value in its own file (over
-    /// 4 MiB by default, or a longer stream), the call reads that part only; a shorter value is
+    /// 4 MiB by default, or a longer stream), the call reads that part only. A shorter value is
     /// read whole. For many parts [`Snapshot::get_stream`] saves the lookups.
     ///
     /// ```

@@ -38,9 +38,9 @@ pub enum SpaceLimit {
     Bytes(u64),
     /// Percentage of the store's volume, 1 to 100, for a volume that grows: the limit follows it.
     VolumePercent(u8),
-    /// Multiple of the live data, 1.05 to 1000, to bound garbage instead of the data: the bytes of
-    /// tables and of the values they refer to, less the estimate of unexposed garbage. A small
-    /// store gets log, memtables and reserve in addition.
+    /// Multiple of the live data, 1.05 to 1000, to bound garbage instead of the data. Live data are
+    /// the bytes of tables and of the values they refer to, less the estimate of unexposed garbage.
+    /// A small store gets log, memtables and reserve in addition.
     Ratio(f64),
 }
 

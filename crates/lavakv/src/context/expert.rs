@@ -38,7 +38,7 @@ pub struct ExpertOptions {
     /// one, so that one thread is left for flushes.
     pub compactions_max: usize,
     /// Maximum gap between two requested ranges of a file that one read covers, bytes, at most 1
-    /// MiB; a larger one saves requests and reads more unneeded bytes. It applies to batches of
+    /// MiB. A larger one saves requests and reads more unneeded bytes. It applies to batches of
     /// scans, multi-key reads, requests and collections. Default: `None`, derived: the bytes that
     /// take as long as one more request. The engine measures that for each disk while the store is
     /// open ([`crate::Statistics::io_read_gap_bytes`]). Until it knows enough it uses 16 KiB (12
@@ -81,12 +81,12 @@ pub struct ExpertOptions {
     /// ([`crate::Statistics::fast_tier_tables_elsewhere`]). A table stays on its tier until it is
     /// compacted. Default: 0, none.
     pub fast_tier_levels: usize,
-    /// Bound on separated values on the fast tier, bytes, at most 2^50: files of hot values, which
-    /// a flush separates from all others if keys are skewed. A file begins there if a complete one
-    /// fits within the bound, and beside log and tables. Otherwise it begins on the capacity tier,
-    /// and is counted ([`crate::Statistics::fast_tier_values_elsewhere`]). Values that survive a
-    /// collection go to the capacity tier. A file stays on its tier until it is collected. A store
-    /// without a fast tier refuses a bound above 0. Default: 0, none.
+    /// Bound on separated values on the fast tier, bytes, at most 2^50. It holds files of hot
+    /// values, which a flush separates from all others if keys are skewed. A file begins there if a
+    /// complete one fits within the bound, and beside log and tables. Otherwise it begins on the
+    /// capacity tier, and is counted ([`crate::Statistics::fast_tier_values_elsewhere`]). Values
+    /// that survive a collection go to the capacity tier. A file stays on its tier until it is
+    /// collected. A store without a fast tier refuses a bound above 0. Default: 0, none.
     pub fast_tier_values_bytes_max: u64,
     /// Writes all flushed values to the fast tier first, within
     /// [`fast_tier_values_bytes_max`](ExpertOptions::fast_tier_values_bytes_max). Once half of the

@@ -55,7 +55,7 @@ pub struct Explanation {
 
 impl Explanation {
     /// Returns an option by its path from [`Options`], such as `memory_bytes` or
-    /// `expert.wal_bytes_max`; `None` for an option that is neither derived nor reduced, and for a
+    /// `expert.wal_bytes_max`. `None` for an option that is neither derived nor reduced, and for a
     /// misspelled name. To print all of them use `{}`.
     pub fn option(&self, name: &str) -> Option<&ExplainedOption> {
         self.options.iter().find(|option| option.name == name)

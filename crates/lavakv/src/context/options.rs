@@ -62,7 +62,7 @@ pub struct Options {
     /// rewrites of overwritten keys, and cost memory and recovery time. Default: 16 MiB.
     pub memtable_bytes: usize,
     /// Budget for all memtables of all families, including those being flushed, and for buffered
-    /// log pages ([`ExpertOptions::buffered_age_ms_max`]), bytes; at least two memtables, at most 4
+    /// log pages ([`ExpertOptions::buffered_age_ms_max`]), bytes. At least two memtables, at most 4
     /// TiB. Writers wait when it is exceeded. Default: 0, derived: four memtables and a full tail
     /// buffer. That is 112 MiB with the default sizes, of which 48 are for the log.
     pub memory_bytes: usize,
@@ -292,8 +292,8 @@ impl WriteOptions {
         WriteOptions { durability: Some(Durability::Buffered), ..Self::default() }
     }
     /// Returns options for state that another log can rebuild: the write survives only after a
-    /// flush or a clean close, and is in no log, which saves its bytes there. A crash takes all
-    /// volatile writes since the last flush. Readers see it on return. Writes of logs refuse it.
+    /// flush or a clean close, and is in no log. A crash takes all volatile writes since the last
+    /// flush. Readers see it on return. Writes of logs refuse it.
     pub fn volatile() -> Self {
         WriteOptions { durability: Some(Durability::Volatile), ..Self::default() }
     }
@@ -308,7 +308,7 @@ impl WriteOptions {
         WriteOptions { wait_at_most: Some(at_most), ..self }
     }
     /// Returns the same options without any wait, for event loops, as
-    /// [`WriteOptions::wait_at_most`] of zero: a write that would wait fails with `Busy` and has no
+    /// [`WriteOptions::wait_at_most`] of zero. A write that would wait fails with `Busy` and has no
     /// effect.
     ///
     /// Later writes make up for a delay below [`Options::stall_budget`]. A write whose delay would

@@ -67,9 +67,9 @@ impl Db {
     /// Makes a backup of the open store while writers continue: a consistent copy in a new
     /// directory, `dir`, which must be missing or empty.
     ///
-    /// The copy is an independent store with all families as of one moment, every write that
-    /// returned before the call included, and with the logs if the store was opened with them. It
-    /// is durable on return; open it like any store. On the same file system hard links share the
+    /// The copy is an independent store with all families as of one moment, and with the logs if
+    /// the store was opened with them. It has every write that returned before the call. It is
+    /// durable on return; open it like any store. On the same file system hard links share the
     /// files, so the copy costs a flush and a few names; otherwise it costs a copy of all bytes.
     /// The shared files use space until both stores have dropped them. Another process uses
     /// [`Db::request_checkpoint`]; [`Db::snapshot`] serves reads within this process.

@@ -219,7 +219,7 @@ impl LogStore {
     /// Reads and checks every byte of every record, to find damage before a reader needs the data.
     ///
     /// The report lists each damage with its file, its offset and the lost records, at most 10,000
-    /// places; damage is not an error of the call. The cost is a read of the whole store, on the
+    /// places. Damage is not an error of the call. The cost is a read of the whole store, on the
     /// calling thread. Writers continue meanwhile. If the store is closed, the report has that
     /// error as its only damage; [`LogStore::verify_with`] returns it as an error. After damage
     /// restore a checkpoint, or use [`LogStore::repair`].

@@ -77,7 +77,7 @@ pub struct Holder {
 
 impl Holder {
     /// Returns all bytes that it holds, to sort holders: of an iterator files, of a snapshot
-    /// versions; the last part is an estimate, and parts are shared with other holders.
+    /// versions. The last part is an estimate, and parts are shared with other holders.
     pub fn bytes(&self) -> u64 {
         self.file_bytes.saturating_add(self.kept_bytes).saturating_add(self.hidden_bytes)
     }

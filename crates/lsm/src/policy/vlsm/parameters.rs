@@ -36,8 +36,8 @@ pub struct VlsmOptions {
     /// M: target size of a table, and of the data that level 0 sends down at once. Bytes, 4 KiB to
     /// 4 GiB; above the `file_bytes` of the family these apply. Default: 8 MiB.
     pub table_bytes: u64,
-    /// m: size at which a table of level 1 with too much overlap ends, in percent of M, 1 to 100,
-    /// so that at least that much data justifies its merge. Default: 50.
+    /// m: size at which a table of level 1 with too much overlap ends, in percent of M, 1 to 100.
+    /// At least that much data then justifies its merge. Default: 50.
     pub poor_percent: u32,
     /// f: number of tables of size M in level 1, 1 to 1000. A good table of level 1 overlaps at
     /// most f times its own length in level 2. Default: 8.
