@@ -15,8 +15,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// An open store of keys and values: open one per directory, clone it, and share it between
-/// threads.
+/// An open store of keys and values: open one per directory, and share clones between threads.
 ///
 /// Its methods read and write the family `default`. [`Db::family`] returns a handle of another
 /// family with the same methods. [`Db::reading`] and [`Db::writing`] take options. All methods take
@@ -76,7 +75,7 @@ impl Db {
 
     /// Opens a store as [`Db::open`] does, where the defaults do not fit: for a space limit, more
     /// memory, durable writes by default, or a listener. Options are not stored, except those of
-    /// families: pass the same ones at every open.
+    /// families: pass the same ones at every open. Recovery is as in [`Db::open`].
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-open-with-{}", std::process::id()));
@@ -101,7 +100,8 @@ impl Db {
 
     /// Opens a store outside the machine's file system: on a LavaFS volume, on two disks
     /// ([`Volumes::env`](crate::Volumes::env)), or on a simulated machine for crash tests
-    /// ([`testing`](crate::testing)). [`Db::open_with`] suffices for a plain directory.
+    /// ([`testing`](crate::testing)). [`Db::open_with`] suffices for a plain directory. The call
+    /// recovers the writes of the last process, and creates a missing store.
     ///
     /// ```
     /// use lavastore::{Db, Options, testing::SimEnv};
@@ -127,8 +127,8 @@ impl Db {
     /// no flush has taken. It keeps showing that state; [`Db::catch_up`] opens a newer one. The
     /// call takes no lock and changes nothing, so it works without write permission. Every write
     /// fails with `ReadOnly`. A read fails with `Busy` if the writer has removed its file. Damage
-    /// of log or manifest is no error: the reader then shows the state before the damage, and
-    /// [`Db::damage`] reports it.
+    /// of log or manifest is no error: the reader shows the state before it, and [`Db::damage`]
+    /// reports it.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-read-only-{}", std::process::id()));
@@ -154,8 +154,8 @@ impl Db {
     }
 
     /// Opens a store for reading as [`Db::open_read_only`] does, where it is on a LavaFS volume, on
-    /// two disks, or on a simulated machine. Damage of log or manifest is no error: see
-    /// [`Db::damage`].
+    /// two disks, or on a simulated machine. It shows one moment, takes no lock and changes
+    /// nothing. Damage of log or manifest is no error: see [`Db::damage`].
     ///
     /// ```
     /// use lavastore::{Db, ErrorKind, Options, testing::SimEnv};
@@ -225,7 +225,7 @@ impl Db {
     /// long calls fail with `Closed` and leave no files. Requests in flight are answered. Later
     /// calls on clones, families, iterators, streams and logs fail with `Closed`; dropping these
     /// objects releases their files. Closing a closed store does nothing. An event listener must
-    /// not call this method.
+    /// not call it.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -249,8 +249,7 @@ impl Db {
     /// the report lists the losses. The damaged store stays the same byte for byte, and needs no
     /// write permission. `into` must be missing, empty, or the remainder of an interrupted repair;
     /// every open refuses it until the repair has finished. On return the new store is durable and
-    /// closed. The cost is a read and a rewrite of all data. With logs, open it with
-    /// [`Db::open_with_logs`].
+    /// closed. It reads and rewrites all data. [`Db::open_with_logs`] opens one with logs.
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions};
@@ -332,7 +331,8 @@ impl Db {
     }
 
     /// Lists families and their options as [`Db::stored_family_options`] does, for a store on a
-    /// LavaFS volume, on two disks or on a simulated machine; it need not be open.
+    /// LavaFS volume, on two disks or on a simulated machine. It reads only the manifest, also
+    /// while a process has the store open.
     ///
     /// ```
     /// use lavastore::{Db, testing::SimEnv};
@@ -368,8 +368,7 @@ impl Db {
     }
 
     /// Chooses options for single writes to the family `default`: another durability, or a bound on
-    /// the wait. Plain methods use the options of the store. The call writes nothing and cannot
-    /// fail.
+    /// the wait. Plain methods use the store's options. The call writes nothing and cannot fail.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -487,7 +486,8 @@ impl Db {
 
     /// Scans all keys of the family `default` and their values in ascending byte order. Later
     /// writes stay invisible to the iterator, and an error is its last item; [`Iter::keys`] reads
-    /// no values. The iterator keeps superseded files on disk and the store open: drop it early.
+    /// no values, and [`Db::range`] a part. It keeps superseded files on disk and the store open:
+    /// drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -590,9 +590,8 @@ impl Db {
     }
 
     /// Deletes one key of the family `default`; an absent key is no error. On return no new read
-    /// sees the key; durability is as in [`Db::put`]. Costs a small write and no read. Works in a
-    /// store at its space limit too; the space is freed later. For many keys use
-    /// [`Db::delete_range`].
+    /// sees the key; durability is as in [`Db::put`]. Costs a small write and no read. Works at the
+    /// space limit too; the space is freed later. For many keys use [`Db::delete_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -612,7 +611,8 @@ impl Db {
 
     /// Deletes all keys of a range of the family `default` at the cost of one write, however many
     /// there are. Durability is as in [`Db::put`]. An empty range deletes nothing. Existing
-    /// snapshots and iterators still see the keys. [`Db::compact_range`] frees the space now.
+    /// snapshots and iterators still see the keys. [`Db::compact_range`] frees the space now;
+    /// [`Db::drop_family`] drops a whole family.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -727,7 +727,7 @@ impl Db {
 
     /// Takes a [`Db::snapshot`] under a name: use it for snapshots that live long, so that a leaked
     /// one can be found. [`Db::space`] lists it by name with its age and the bytes that it holds.
-    /// Names need not be unique.
+    /// Names are any text, and need not be unique.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -745,8 +745,7 @@ impl Db {
     /// where it lies on return. There only files with deleted keys, or with versions of former
     /// snapshots, are rewritten. Of values from 512 bytes on (by default) it drops the keys: their
     /// space is freed by [`Db::collect_garbage`]. It takes device time and free space; reads and
-    /// writes continue, and later writes are not moved. Damaged files ([`Db::damaged_files`]) are
-    /// skipped.
+    /// writes continue. Damaged files ([`Db::damaged_files`]) are skipped.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -767,7 +766,8 @@ impl Db {
 
     /// Compacts as [`Db::compact_range`] does, where data must be rewritten under new options
     /// ([`CompactRequest::rewrite`]), or the call needs cancellation or progress. `tell` gets the
-    /// progress on the calling thread.
+    /// progress on the calling thread, at the start and after each rewritten table. A rewrite reads
+    /// and writes the whole range.
     ///
     /// ```
     /// # use lavastore::CompactRequest;

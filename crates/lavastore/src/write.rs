@@ -183,9 +183,11 @@ impl<'a> Writer<'a> {
     ///
     /// On return readers see both halves, and after a crash there are both or neither. Without a
     /// durability in the options the write has the default of the logs, which exclude
-    /// [`Volatile`](crate::Durability::Volatile) writes. A value above a quarter of
-    /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) needs its own file
-    /// and is refused as `TooLarge`: write it with a put.
+    /// [`Volatile`](crate::Durability::Volatile) writes. If buffered writes of keys precede it, the
+    /// call first waits for their device write. Both parts together have at most 16 MiB + 128 KiB.
+    /// A value above a quarter of
+    /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) (4 MiB by default)
+    /// needs its own file and is refused as `TooLarge`: write it with a put.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteBatch, WriteOptions};

@@ -156,9 +156,11 @@ impl Db {
     ///
     /// Readers and crashes see both halves or neither. The write is durable on return unless
     /// [`LogOptions::durability`] says otherwise;
-    /// [`Writer::write_with_logs`](crate::Writer::write_with_logs) chooses for one write. A value
-    /// above a quarter of [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)
-    /// (4 MiB by default) is refused as `TooLarge`: write it with a put.
+    /// [`Writer::write_with_logs`](crate::Writer::write_with_logs) chooses for one write. If
+    /// buffered writes of keys precede it, the call first waits for their device write. Both parts
+    /// together have at most 16 MiB + 128 KiB. A value above a quarter of
+    /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) (4 MiB by default)
+    /// is refused as `TooLarge`: write it with a put.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteBatch};
