@@ -46,15 +46,15 @@ pub trait Spawner: Send + Sync + fmt::Debug {
 /// program passes it on, and rarely needs its fields.
 #[derive(Clone, Debug)]
 pub struct Env {
-    /// Files.
+    /// Files and directories; paths are those of the machine, or start at the root of a volume.
     pub fs: Arc<dyn FileSystem>,
-    /// Time.
+    /// Time, for waits, deadlines and statistics.
     pub clock: Arc<dyn Clock>,
     /// Threads; `None` in simulation, where the caller's thread is the only one.
     pub spawner: Option<Arc<dyn Spawner>>,
-    /// Seeds.
+    /// Random numbers for identities of files, and seeds.
     pub entropy: Arc<dyn Entropy>,
-    /// Stores that share the descriptors of the process.
+    /// Open stores that share the file descriptors of the process.
     pub descriptors: Arc<Descriptors>,
 }
 
@@ -65,12 +65,13 @@ pub trait Entropy: Send + Sync + fmt::Debug {
 }
 
 impl Env {
-    /// Returns a new random generator.
+    /// Returns a new random generator with a seed of the environment: reproducible on a simulated
+    /// machine. It is not for cryptography.
     pub fn rng(&self) -> crate::Rng {
         crate::Rng::new(self.entropy.next_u64())
     }
 
-    /// Returns a new file identity.
+    /// Returns a new random identity, for a file of a store; two calls never agree in practice.
     pub fn new_uid(&self) -> base::Uid {
         base::Uid::from_words(self.entropy.next_u64(), self.entropy.next_u64())
     }

@@ -56,8 +56,7 @@ pub struct RepairOptions {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// Result for the keys: families, lost ranges, damaged files. Present in a store without keys
-    /// too, and then empty.
+    /// Result for the keys: families, lost ranges, damaged files.
     pub keys: KeyRepairReport,
     /// Result for the logs: records, gaps, damaged files. `None` if the store has none.
     pub logs: Option<LogRepairReport>,

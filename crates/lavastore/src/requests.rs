@@ -52,8 +52,8 @@ impl Requests {
 
     /// Returns the interface for another family of the store; it shares the bound and the order of
     /// writes with this one. Write options and snapshot stay the same. The call cannot fail: a
-    /// dropped family makes each request fail with `NotFound`, a family of another store with
-    /// `InvalidArgument`. A batch names its families itself ([`Requests::write`]).
+    /// dropped family makes each read and write fail with `NotFound`, a family of another store
+    /// with `InvalidArgument`. A batch names its families itself ([`Requests::write`]).
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -22,8 +22,8 @@ const MANIFEST_LEN_MAX: usize = 1 << 30;
 ///
 /// The kind is derived from the file name: tables and value files (vSSTs; blocks, and entries on
 /// request), log groups (pages and fragments), manifests (edits), `CURRENT`. Damage is a line of
-/// the dump if the rest can still be shown, and an error otherwise. `entries` adds each key and
-/// value, so the text may be larger than the file. The text is for people and may change.
+/// the dump if the rest can still be shown, and an error otherwise. `entries` adds a line for each
+/// entry of a table or value file. The text is for people and may change.
 ///
 /// # Errors
 /// * `InvalidArgument`: the name is not one of a store's files.

@@ -173,8 +173,8 @@ impl RequestQueue {
     }
 
     /// Adds a request under a token, by which the caller finds the state of the request. The queue
-    /// does not check that tokens are unique. The request runs since its own call; a request that
-    /// has ended already is the next outcome. The call does not block.
+    /// does not check that tokens are unique. The request runs since its own call; one that has
+    /// ended already comes out at the next call. The call does not block.
     pub fn submit(&mut self, request: impl Into<AnyRequest>, token: u64) {
         let mut request = request.into();
         if let Some(answer) = request.take() {
