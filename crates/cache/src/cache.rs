@@ -30,7 +30,7 @@ pub struct SegmentStats {
     pub hits: u64,
     /// Lookups that did not; each costs a device read.
     pub misses: u64,
-    /// Blocks accepted.
+    /// Blocks accepted since the store was opened.
     pub inserts: u64,
     /// Blocks declined because they are too large for a shard of the segment.
     pub declined: u64,
@@ -42,7 +42,7 @@ pub struct SegmentStats {
     pub bytes: u64,
     /// Blocks held now.
     pub entries: u64,
-    /// The most bytes the segment may charge now.
+    /// The most bytes that this part may charge now; the cache moves budget between the parts.
     pub capacity: u64,
 }
 

@@ -88,20 +88,21 @@ const NO_ROOM_NS: u64 = 1_000_000_000;
 /// `LogStore::space`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Number of logs.
+    /// Number of logs in the store now.
     pub logs: u64,
     /// Records appended since the store was opened.
     pub appends: u64,
     /// Bytes of the records appended since the store was opened; with `log_written_bytes` the write
     /// amplification of the log.
     pub append_bytes: u64,
-    /// Bytes of all live records.
+    /// Bytes of all live records now, without overhead.
     pub record_bytes: u64,
     /// Memory of the record index, bytes.
     pub index_bytes: u64,
     /// Memory of the newest records, which are read without the device, bytes.
     pub recent_bytes: u64,
-    /// Log groups sealed since the store was opened.
+    /// Log groups sealed since the store was opened: files of the log that are complete and can be
+    /// collected.
     pub sealed_groups: u64,
     /// Files collected since the store was opened.
     pub collected_files: u64,

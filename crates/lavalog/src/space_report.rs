@@ -31,7 +31,7 @@ pub struct Space {
     pub total_bytes: u64,
     /// Number and bytes of sealed groups and cold files.
     pub stored: Stored,
-    /// Free bytes of the volume.
+    /// Free bytes of the volume, for any user of it.
     pub available_bytes: u64,
     /// Space of the fast tier, if the log has one.
     pub speed: Option<FastTierSpace>,
@@ -56,13 +56,13 @@ pub struct Owners {
     pub garbage_bytes: u64,
     /// Rest of the unsealed groups: dead records, headers, padding, and unwritten space.
     pub open_bytes: u64,
-    /// Index files.
+    /// Index files, which lead from LSNs to records.
     pub index_bytes: u64,
-    /// Checkpoints.
+    /// Checkpoints of the state of the logs, which shorten an open. They are no backups.
     pub checkpoint_bytes: u64,
     /// Files of running jobs, and files about to be removed.
     pub job_bytes: u64,
-    /// Files of spare groups.
+    /// Files of spare groups, which the next records will use.
     pub free_bytes: u64,
     /// The first lane of the log with its reserved space, and the open pages of all lanes.
     pub wal_bytes: u64,
@@ -70,7 +70,7 @@ pub struct Owners {
     pub manifest_bytes: u64,
     /// Files of other engines of the store.
     pub engines_bytes: u64,
-    /// Unknown files.
+    /// Unknown files, which the store neither reads nor removes.
     pub other_bytes: u64,
 }
 
@@ -94,9 +94,9 @@ pub struct Stored {
 pub struct LogSpace {
     /// Name of the log.
     pub name: Arc<str>,
-    /// Number of live records.
+    /// Number of live records: neither trimmed nor truncated.
     pub records: u64,
-    /// Bytes of live records.
+    /// Bytes of the live records, without headers and metadata.
     pub live_bytes: u64,
 }
 

@@ -41,7 +41,7 @@ pub enum KeyOutcome<'r> {
 /// ends are inclusive. `{}` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostRange {
-    /// Id of the family; `None`: any.
+    /// Id of the family, as in [`RepairedFamily::id`]; `None`: any family.
     pub family: Option<u32>,
     /// First user key; `None`: no lower bound.
     pub from: Option<Vec<u8>>,
@@ -54,7 +54,7 @@ pub struct LostRange {
     pub sequences: Option<(SeqNo, SeqNo)>,
     /// Name of the damaged file.
     pub file: String,
-    /// Offset of the damage in the file.
+    /// Offset of the damage in the file, bytes; `None` if it has no single place.
     pub offset: Option<u64>,
     /// Older versions of keys in the range, and deleted keys, may be in the new store.
     pub may_come_back: bool,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// keys, or that of the logs, with its space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSpace {
-    /// Name of the engine.
+    /// Name of the engine: `lavakv` for keys, `LavaLog` for logs.
     pub name: String,
     /// The store was opened with the engine. Such an engine cannot be removed: open the store
     /// without it first.

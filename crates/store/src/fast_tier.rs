@@ -123,7 +123,7 @@ fn lock(env: &Env, disks: &Tiers) -> Result<Box<dyn FileLock>> {
 /// there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastTierSpace {
-    /// The directory there.
+    /// Directory of the store on the fast tier.
     pub place: PathBuf,
     /// Allocated bytes of the store's files there: the log, and the two below.
     pub bytes: u64,
@@ -131,7 +131,7 @@ pub struct FastTierSpace {
     pub table_bytes: u64,
     /// Bytes of value files among them.
     pub value_bytes: u64,
-    /// Free bytes of the disk.
+    /// Free bytes of the disk, for any user of it.
     pub available_bytes: u64,
 }
 

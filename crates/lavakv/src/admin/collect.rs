@@ -31,7 +31,7 @@ use version::{FamilyId, FileMeta};
 /// bytes, except the two counts of collections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
-    /// Collections installed.
+    /// Collections installed: runs that replaced value files. 0 if there was nothing to collect.
     pub collections: u64,
     /// Collections abandoned because they found too little garbage to be worth their cost. No
     /// error.
@@ -40,13 +40,14 @@ pub struct GcReport {
     pub read_bytes: u64,
     /// Bytes of value files written.
     pub written_bytes: u64,
-    /// Reduction of the bytes of value files.
+    /// Reduction of the bytes of value files. Open iterators may hold the files until their drop.
     pub freed_bytes: u64,
-    /// Exposed garbage before.
+    /// Exposed garbage at the start of the call, bytes.
     pub garbage_bytes_before: u64,
     /// Exposed garbage now; not 0 if the request allows a rest.
     pub garbage_bytes: u64,
-    /// Records in all value files now, garbage included.
+    /// Bytes of the records in all value files now, garbage included: `garbage_bytes` is a part of
+    /// them.
     pub record_bytes: u64,
 }
 
@@ -67,9 +68,9 @@ pub struct GcProgress {
     /// Predicted bytes still to be freed, by running and by future collections. New garbage raises
     /// it.
     pub remaining_bytes: u64,
-    /// Exposed garbage now.
+    /// Exposed garbage now, bytes: a part of `record_bytes`.
     pub garbage_bytes: u64,
-    /// Records in all value files now, garbage included.
+    /// Bytes of the records in all value files now, garbage included.
     pub record_bytes: u64,
     /// Time since the call began, nanoseconds.
     pub elapsed_ns: u64,
@@ -94,18 +95,18 @@ impl GcProgress {
 /// predictions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlannedGc {
-    /// The family.
+    /// Name of the column family whose values the collection rewrites.
     pub family: String,
     /// Numbers of the value files (vSSTs) to replace.
     pub files: Vec<u64>,
-    /// Bytes of these files.
+    /// Bytes of these files: `written_bytes` and `freed_bytes` together.
     pub input_bytes: u64,
     /// Bytes to read: keys, live records, dead records in short gaps between these, and uncached
     /// parts of the tables that determine which records are live.
     pub read_bytes: u64,
-    /// Bytes to write.
+    /// Bytes to write: the live values.
     pub written_bytes: u64,
-    /// Bytes to free.
+    /// Bytes to free, once no iterator holds the former files.
     pub freed_bytes: u64,
     /// False if the garbage of a file is only estimated.
     pub exact: bool,
@@ -117,9 +118,9 @@ pub struct PlannedGc {
 pub struct GcPlan {
     /// The collections, in execution order; empty if the goal of the request is already met.
     pub collections: Vec<PlannedGc>,
-    /// Exposed garbage now.
+    /// Exposed garbage now, bytes: a part of `record_bytes`.
     pub garbage_bytes: u64,
-    /// Records in all value files now, garbage included.
+    /// Bytes of the records in all value files now, garbage included.
     pub record_bytes: u64,
 }
 

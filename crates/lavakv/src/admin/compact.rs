@@ -35,7 +35,7 @@ pub struct CompactRequest {
 /// counts no tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactProgress {
-    /// Number of rewritten tables.
+    /// Number of tables rewritten so far, since the call began.
     pub rewritten_tables: u64,
     /// Everything up to and including this key is rewritten: another call may begin there if this
     /// one ends early.

@@ -43,18 +43,18 @@ pub struct Space {
     /// Obsolete tables and value files, held by iterators, by reads in progress, or until their
     /// removal. Drop the iterators in `holders` to free them.
     pub pinned_bytes: u64,
-    /// Outputs of running jobs.
+    /// Unfinished outputs of running flushes, compactions and collections.
     pub job_bytes: u64,
     /// The write-ahead log, with its spare files. `log_holder` names the family to flush if it is
     /// long.
     pub wal_bytes: u64,
     /// Manifests and the pointer to the current one.
     pub manifest_bytes: u64,
-    /// Files of other engines in the same store.
+    /// Files of other engines in the same store, such as its logs (`Db::engines`).
     pub engines_bytes: u64,
     /// Unknown files, which the store neither reads nor removes.
     pub other_bytes: u64,
-    /// Sum of the parts.
+    /// Sum of the parts: all bytes that the file system has allocated for the store.
     pub total_bytes: u64,
     /// Unexposed garbage inside `value_bytes`: separated values that newer entries of tables or
     /// memtables supersede and that compaction has not dropped yet. An estimate, except for the
@@ -89,11 +89,11 @@ pub struct Space {
     /// The store is open for reading only: snapshots and iterators of other processes are unknown
     /// here.
     pub is_read_only: bool,
-    /// Bytes of memtables, in memory only.
+    /// Bytes of memtables, in memory only and not in `total_bytes`.
     pub memtable_bytes: u64,
     /// Number of open snapshots.
     pub snapshots: u64,
-    /// Age of the oldest snapshot, nanoseconds.
+    /// Age of the oldest open snapshot, nanoseconds; 0 without one.
     pub oldest_snapshot_ns: u64,
     /// Free bytes on the volume of the store's directory.
     pub available_bytes: u64,
@@ -122,7 +122,7 @@ pub struct Space {
 pub struct FamilySpace {
     /// Name of the family.
     pub name: String,
-    /// Non-empty levels, the newest data first.
+    /// Non-empty levels of tables, the newest data first.
     pub levels: Vec<LevelSpace>,
     /// Number of value files (vSSTs), which hold separated values.
     pub vssts: u64,
@@ -142,9 +142,9 @@ pub struct FamilySpace {
     pub garbage_percent_max: u64,
     /// Estimate of unexposed garbage, see [`Space::hidden_bytes`].
     pub hidden_bytes: u64,
-    /// Lower bound of unexposed garbage.
+    /// Lower bound of unexposed garbage, see [`Space::hidden_bytes_min`].
     pub hidden_bytes_min: u64,
-    /// Upper bound of unexposed garbage.
+    /// Upper bound of unexposed garbage, see [`Space::hidden_bytes_max`].
     pub hidden_bytes_max: u64,
     /// Lower bound of live data, see [`Space::live_bytes_min`].
     pub live_bytes_min: u64,
@@ -156,7 +156,7 @@ pub struct FamilySpace {
 /// older data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelSpace {
-    /// Level number.
+    /// Level number, from 0, the newest data.
     pub level: usize,
     /// Number of tables.
     pub files: u64,
@@ -165,7 +165,7 @@ pub struct LevelSpace {
     /// Bytes of the tables, counting each value with its key, and each tombstone as the data that
     /// it supersedes.
     pub compensated_bytes: u64,
-    /// Number of entries.
+    /// Number of entries in the tables, superseded versions and tombstones included.
     pub entries: u64,
 }
 

@@ -62,18 +62,18 @@ causes! {
 pub struct DamagedFile {
     /// Its name in the store's directory.
     pub file: String,
-    /// The column family.
+    /// The column family whose keys it has.
     pub family: String,
     /// True for a table: keys with small values, and references. False for a value file (vSST),
     /// which has separated values only.
     pub is_table: bool,
     /// The length it should have, bytes.
     pub bytes: u64,
-    /// The smallest key that may be in it.
+    /// The smallest key that may be in it. With `last_key`, both included, the range to restore.
     pub first_key: Vec<u8>,
-    /// The largest key that may be in it.
+    /// The largest key that may be in it, included.
     pub last_key: Vec<u8>,
-    /// The first error found in the file.
+    /// The first error found in the file, with the offset; more parts may be damaged.
     pub error: Error,
 }
 

@@ -34,7 +34,7 @@ pub struct ExplainedOption {
     pub name: &'static str,
     /// The value in effect, in `unit`.
     pub value: u64,
-    /// Its unit: `bytes`, `ms`, `jobs`, `memtables`.
+    /// The unit of `value`: `bytes`, `ms`, `jobs`, `memtables`.
     pub unit: &'static str,
     /// Whether the caller or the engine chose the value.
     pub source: OptionSource,

@@ -34,7 +34,7 @@ impl CheckedCount {
 /// trusted. 0 is normal for a kind that the store does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Tables.
+    /// Tables, the files of keys and small values.
     pub tables: CheckedCount,
     /// Blocks in them: data, index, filter, properties.
     pub blocks: CheckedCount,
@@ -78,7 +78,7 @@ impl Checked {
 /// The store is sound if `errors` is empty. After damage restore a checkpoint or repair the store.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// Tables and value files read.
+    /// Number of tables and value files read.
     pub files: u64,
     /// Verified bytes of these files.
     pub bytes: u64,

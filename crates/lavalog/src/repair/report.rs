@@ -18,7 +18,7 @@ pub struct RepairedLog {
     pub bytes: u64,
     /// Lowest untrimmed LSN, as far as known.
     pub trimmed_below: Lsn,
-    /// Lost records.
+    /// Lost records, as runs of LSNs; empty if none is lost.
     pub gaps: Vec<RepairGap>,
 }
 
@@ -38,9 +38,9 @@ pub enum RecordOutcome<'r> {
 /// Names a run of records of a log that are lost, or may be, both ends inclusive. `{}` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairGap {
-    /// Lowest LSN.
+    /// Lowest LSN of the run, included.
     pub first: Lsn,
-    /// Highest LSN.
+    /// Highest LSN of the run, included.
     pub last: Lsn,
     /// Whether an index lists each of these records. Otherwise it is unknown whether the log ever
     /// had them; the damaged part may have held them.
@@ -53,7 +53,7 @@ pub struct RepairGap {
 pub struct LostBatches {
     /// Name of the file.
     pub file: String,
-    /// Offset of the part in the file.
+    /// Offset of the part in the file, bytes; `None` if unknown.
     pub offset: Option<u64>,
     /// First lost operation, and the last one if known, as sequence numbers.
     pub sequences: (SeqNo, Option<SeqNo>),

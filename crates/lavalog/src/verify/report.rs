@@ -63,9 +63,9 @@ impl Checked {
 pub struct LostRecords {
     /// Name of the log.
     pub log: String,
-    /// First LSN.
+    /// First LSN of the run, included.
     pub first: Lsn,
-    /// Last LSN.
+    /// Last LSN of the run, included.
     pub last: Lsn,
 }
 
@@ -89,7 +89,7 @@ pub struct Damage {
 pub struct VerifyReport {
     /// Number and size of the checked items.
     pub checked: Checked,
-    /// Number of logs.
+    /// Number of logs in the store.
     pub logs: u64,
     /// Whether the space accounting was compared with a recount of live bytes. False if writers
     /// intervened in every attempt; that is no damage.

@@ -52,13 +52,13 @@ pub struct Holder {
     pub id: u64,
     /// Kind of the reader.
     pub kind: HolderKind,
-    /// Given name; empty if none.
+    /// Name that the program gave it; empty if none. Names need not be unique.
     pub name: String,
     /// Iterators: the family that they read; empty if it was dropped.
     pub family: String,
     /// Sequence number of the last write that it sees.
     pub sequence: SeqNo,
-    /// Age, nanoseconds.
+    /// Time since its creation, nanoseconds.
     pub age_ns: u64,
     /// Obsolete files that it holds, allocated bytes: a part of [`super::Space::pinned_bytes`].
     pub file_bytes: u64,

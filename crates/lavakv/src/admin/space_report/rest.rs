@@ -45,9 +45,9 @@ impl RestState {
 pub struct RestReport {
     /// Current rest state, with the reason if the work is suspended.
     pub state: RestState,
-    /// Bytes of keys and values written.
+    /// Bytes of keys and values written since the open.
     pub written_bytes: u64,
-    /// Bytes of tables that rest work has rewritten.
+    /// Bytes of tables that rest work has rewritten since the open.
     pub rewritten_bytes: u64,
     /// At rest, deleted data stays in tables, because freeing it would rewrite more bytes than were
     /// written since the previous rest. Later writes or `compact_range` free it.
