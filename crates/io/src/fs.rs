@@ -179,8 +179,9 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         let file = self.open(path, Access::Buffered)?;
         let len = file.len()?;
         if len > limit as u64 {
-            let why =
-                format!("the file has {len} bytes, over the limit of {limit} bytes for a file of this name");
+            let why = format!(
+                "the file has {len} bytes, over the limit of {limit} bytes for a file of this name: another program wrote it"
+            );
             return Err(Error::corruption(why).at_file(path));
         }
         let mut bytes = vec![0; len as usize];

@@ -168,7 +168,7 @@ impl LavaAppendFile {
         for (now, offset) in layout::cut(&pieces, &self.buf.as_slice()[..padded]) {
             let offset = offset.ok_or_else(|| {
                 Error::invalid(
-                    "blocks of the file were punched out before it was closed: close it before punching",
+                    "the file was not closed when blocks at its end were freed (punched): close a file before you punch it",
                 )
             })?;
             match alone {

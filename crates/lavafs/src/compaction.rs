@@ -118,7 +118,7 @@ pub(crate) fn encode_dump(
     if layout::blocks_of(&extents) < blocks(&parts) || named.len() > DUMP_EXTENTS_MAX {
         let wanted = blocks(&parts) * BLOCK;
         return Err(crate::core::no_space(format!(
-            "the volume has no {wanted} bytes for a copy (dump) of its metadata; remove files"
+            "the volume has no {wanted} free bytes for a copy (dump) of its metadata; remove files, or use a larger device"
         )));
     }
     let len = (blocks(&parts) * BLOCK) as usize;

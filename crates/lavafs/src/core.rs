@@ -34,8 +34,8 @@ use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// Remedy of damage in the metadata of a volume.
-pub(crate) const FSCK: &str = "run `lava fs fsck`, then with `--repair`";
+/// Remedy of damage in the metadata of a volume that a mount finds.
+pub(crate) const FSCK: &str = "nothing was changed: `lava fs fsck` lists the damage, and `lava fs fsck --repair` gives up the damaged part and keeps the rest";
 
 /// Approximate size of the operations in a dump part, in bytes.
 pub(crate) const DUMP_PART_LEN: usize = 256 << 10;
@@ -343,7 +343,7 @@ impl Core {
         let taken = self.free.allocate_any(blocks).ok_or_else(|| {
             let free = self.free.blocks();
             no_space(format!(
-                "the journal needs {blocks} blocks of {BLOCK} bytes, but {free} are free; remove files"
+                "the journal of the volume needs {blocks} blocks of {BLOCK} bytes, but {free} are free; remove files, or grow the volume (`lava fs grow`)"
             ))
         })?;
         Ok(self.taken(taken))
@@ -369,8 +369,11 @@ impl Core {
     pub(crate) fn release(&mut self, extents: &[Extent]) -> Result<()> {
         for &extent in extents {
             if !self.free.release(extent) {
-                let why = format!("the blocks {extent} of the volume are freed twice: two files share them");
-                return Err(Error::corruption(why).with_remedy(FSCK));
+                let why = format!(
+                    "the blocks {extent} (first block, count) of the volume are freed twice: two files share them"
+                );
+                let remedy = "unmount the volume; `lava fs fsck` lists the damage, and `lava fs fsck --repair` removes one of the files";
+                return Err(Error::corruption(why).with_remedy(remedy));
             }
             if let Some(discards) = &mut self.discards {
                 discards.note(extent);

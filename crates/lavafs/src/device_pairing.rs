@@ -41,7 +41,9 @@ impl Found<'_> {
 
 fn other_needed(device: &dyn BlockDevice, role: Role) -> Error {
     let (this, other) = (role.name(), role.other().name());
-    let why = format!("the device is the {this} device of a volume of two: name its {other} device as well");
+    let why = format!(
+        "the device is the {this} device of a volume of two devices: name its {other} device as well"
+    );
     Error::invalid(why).at_file(device.path())
 }
 
@@ -53,7 +55,7 @@ pub(crate) fn check_alone(device: &dyn BlockDevice, superblock: &Superblock) -> 
 fn find(device: &dyn BlockDevice) -> Result<Found<'_>> {
     let (superblock, _) = Slots::read(device)?.choose().map_err(|e| e.at_file(device.path()))?;
     let Some(bond) = superblock.devices.bond else {
-        let why = "the device has a volume of one device: name it alone";
+        let why = "the device has a volume of this one device only: name it alone";
         return Err(Error::invalid(why).at_file(device.path()));
     };
     Ok(Found { device, superblock, bond })

@@ -153,7 +153,9 @@ pub fn format_on(env: &Env, devices: &Devices, options: &FormatOptions) -> Resul
 /// Rejects a device that holds data.
 fn check_vacant(device: &dyn BlockDevice, force: bool) -> Result<()> {
     if !force && let Some(name) = occupant(device)? {
-        let why = format!("the device has {name}; force the format to overwrite it");
+        let why = format!(
+            "the device has {name}; nothing was changed: name another device, or force the format to overwrite it"
+        );
         return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(device.path()));
     }
     Ok(())
@@ -189,9 +191,11 @@ impl Units {
             return Ok(());
         }
         let why = format!(
-            "a volume of {} bytes is too small for its allocation units: it needs at least {} bytes",
+            "a volume of {} bytes does not fit its allocation units: it needs at least {} bytes, and the unit of \
+             small files at most the {} bytes of that of files",
             blocks * BLOCK,
-            least.max(4 * u64::from(self.files)) * BLOCK
+            least.max(4 * u64::from(self.files)) * BLOCK,
+            u64::from(self.files) * BLOCK
         );
         Err(Error::invalid(why).at_file(device.path()))
     }
@@ -241,8 +245,8 @@ pub(crate) fn write_journal(
         let taken = free.allocate_any(blocks);
         taken.ok_or_else(|| {
             crate::core::no_space(format!(
-                "the journal needs {blocks} free blocks of {BLOCK} bytes, more \
-                                           than the device has; use a larger one"
+                "the journal and the copy (dump) of the metadata need {blocks} free blocks of {BLOCK} \
+                 bytes, more than the device has; use a larger device"
             ))
         })
     };

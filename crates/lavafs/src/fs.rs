@@ -335,7 +335,7 @@ fn find(core: &Core, path: &Path) -> Result<Ino> {
     match core.meta.directories().look_up(&dir, &name) {
         Some(ino) => Ok(ino),
         None if core.meta.directories().has(&joined(&dir, &name)) => {
-            Err(wrong("the path is a directory; name a file", path))
+            Err(wrong("the path is a directory, not a file: name a file", path))
         }
         None => Err(not_found(path)),
     }
@@ -355,7 +355,7 @@ fn check_vacant(core: &Core, path: &Path) -> Result<()> {
 /// Takes the lock of a file if it is free.
 fn hold_lock(core: &mut Core, ino: Ino, path: &Path, holder: &str) -> Result<()> {
     if let Some(present) = core.locks.get(&ino) {
-        let why = format!("the lock is held by {present}; close that first, or open a copy");
+        let why = format!("the lock of the file is held by {present}; close that first, or open a copy");
         return Err(Error::new(ErrorKind::Locked, why).at_file(path));
     }
     core.locks.insert(ino, holder.to_owned());
@@ -438,7 +438,10 @@ impl FileSystem for LavaFs {
         if core.meta.directories().has(&source) {
             check_vacant(&core, to)?;
             if source == target || target.starts_with(&format!("{source}/")) {
-                return Err(wrong("a directory cannot be moved into itself: choose another target", to));
+                return Err(wrong(
+                    "the target is the renamed directory itself, or in it: nothing was renamed; choose another target",
+                    to,
+                ));
             }
             self.volume.queue(&mut core, &Op::RenameDir { from: source, to: target })?;
             return Ok(());
@@ -569,7 +572,10 @@ impl FileSystem for LavaFs {
             return Err(not_found(dir));
         }
         if name.is_empty() || !core.meta.directories().is_empty(&name) {
-            return Err(wrong("the directory is not empty; remove its files first", dir));
+            return Err(wrong(
+                "the directory is not empty, or is the root: nothing was removed; remove its files and directories first",
+                dir,
+            ));
         }
         self.volume.queue(&mut core, &Op::RemoveDir { dir: name })?;
         Ok(())

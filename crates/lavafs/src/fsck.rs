@@ -183,7 +183,7 @@ fn check(
     let damaged_parts = damaged_dump_parts(device, &superblock)?;
     for offset in &damaged_parts {
         report
-            .add(format!("a part of the dump of metadata is damaged at byte {offset}, and its copy is read"));
+            .add(format!("a part of the dump of metadata is damaged at byte {offset}, and its copy is read: nothing is lost"));
     }
     let mut meta = replayed.meta.clone();
     let mut journal = replayed.journal();
@@ -229,7 +229,7 @@ fn tell_salvaged(damage: &Error, salvaged: Salvaged, report: &mut Report) {
     let runs = runs.collect::<Vec<_>>().join(", ");
     let lost = if runs.is_empty() { "those that it had".to_owned() } else { runs };
     report.add(format!(
-        "{damage} (a repair gives up transactions {lost}, and keeps {applied} behind the damage)"
+        "{damage} (a repair gives up transactions {lost}, and keeps {applied} transactions behind the damage)"
     ));
     consequences.into_iter().for_each(|what| report.add(what));
 }
@@ -245,7 +245,9 @@ fn check_owners(meta: &mut Meta, journal: &mut Vec<Extent>, report: &mut Report)
             journal.push(extent);
             continue;
         }
-        report.add(format!("the blocks {extent} are in the journal twice (a repair writes it anew)"));
+        report.add(format!(
+            "the blocks {extent} (first block, count) are in the journal twice (a repair writes it anew)"
+        ));
         expelled = true;
         for part in free.overlapping(extent) {
             let claimed = free.claim(part);
@@ -267,7 +269,7 @@ fn check_owners(meta: &mut Meta, journal: &mut Vec<Extent>, report: &mut Report)
         });
         if let Some(extent) = clash {
             report.add(format!(
-                "the blocks {extent} of file {ino} have another owner (a repair removes the file)"
+                "the blocks {extent} (first block, count) of file {ino} have another owner (a repair removes the file)"
             ));
             taken.into_iter().for_each(|e| {
                 let released = free.release(e);

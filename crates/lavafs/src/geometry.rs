@@ -135,7 +135,7 @@ impl Geometry {
         }
         let (start, blocks, all) = (extent.start, extent.blocks, self.blocks());
         Err(Error::corruption(format!(
-            "the metadata names {blocks} blocks from block {start}, outside the volume of {all} blocks"
+            "the metadata of the volume names {blocks} blocks from block {start}, which are outside the {all} blocks of the volume"
         )))
     }
 }

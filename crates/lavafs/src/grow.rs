@@ -68,13 +68,14 @@ fn wanted(device: &dyn BlockDevice, (has, most): (u64, u64), len: Option<u64>) -
     let wanted = len.unwrap_or((there / BLOCK).min(most) * BLOCK);
     if !wanted.is_multiple_of(BLOCK) || wanted < has_len {
         let why = format!(
-            "a volume of {has_len} bytes cannot shrink or have partial blocks of {BLOCK} bytes: {wanted} bytes are no new size"
+            "the new size of {wanted} bytes is below the present {has_len} bytes, or no multiple of {BLOCK} bytes: a volume cannot shrink"
         );
         return Err(Error::invalid(why).at_file(device.path()));
     }
     if wanted > there || wanted / BLOCK > most {
         let why = format!(
-            "a volume of {wanted} bytes does not fit on a device of {there} bytes: choose a smaller size"
+            "a volume of {wanted} bytes does not fit on a device of {there} bytes, or is over the limit of {} bytes: choose a smaller size",
+            most * BLOCK
         );
         return Err(Error::invalid(why).at_file(device.path()));
     }

@@ -82,9 +82,12 @@ impl LavaInPlaceFile {
         let pieces = layout::pieces(&view.extents, offset, data.len() as u64);
         let written = layout::cut(&pieces, data).try_for_each(|(now, at)| {
             let at = at.ok_or_else(|| {
-                Error::invalid(
-                    "the range was punched out of the file and cannot be written again: write a new file",
-                )
+                Error::invalid(format!(
+                    "the range of {} bytes at this offset has freed (punched) blocks, and cannot be written again: write a new file",
+                    data.len()
+                ))
+                .at_offset(offset)
+                .with_remedy("the part before the freed blocks may be written")
             })?;
             write(now, at)
         });
@@ -163,7 +166,9 @@ impl ScratchFile for LavaScratchFile {
         let mut stored_bytes = 0;
         for (now, at) in layout::cut(&pieces, data) {
             let at = at.ok_or_else(|| {
-                fail(stored_bytes, Error::invalid("the range is a hole of the scratch file: write elsewhere"))
+                let why = "the range of the write has a hole of the scratch file: write elsewhere";
+                let remedy = "the part before the hole is written";
+                fail(stored_bytes, Error::invalid(why).at_offset(offset as u64).with_remedy(remedy))
             })?;
             let written = self.volume.device.write_scratch(now, at);
             self.volume.forget_pages(&self.live, offset as u64, data.len() as u64);

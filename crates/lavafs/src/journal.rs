@@ -309,8 +309,8 @@ fn take_few_runs(core: &mut Core, blocks: u64) -> Result<Vec<Extent>> {
     if extents.len() > GROWTH_RUNS_MAX {
         core.release(&extents)?;
         return Err(crate::core::no_space(format!(
-            "the journal needs {blocks} blocks of {BLOCK} bytes, but the free ones are too scattered; \
-             remove files"
+            "the journal of the volume needs {blocks} blocks of {BLOCK} bytes, but the free ones are in over \
+             {GROWTH_RUNS_MAX} separate places; remove files"
         )));
     }
     Ok(extents)
@@ -332,8 +332,8 @@ mod tests {
         let e = take_few_runs(&mut core, blocks).unwrap_err();
         assert_eq!(e.kind(), base::ErrorKind::NoSpace);
         let told = format!(
-            "the journal needs {blocks} blocks of {BLOCK} bytes, but the free ones are too scattered; \
-             remove files"
+            "the journal of the volume needs {blocks} blocks of {BLOCK} bytes, but the free ones are in over \
+             {GROWTH_RUNS_MAX} separate places; remove files"
         );
         assert_eq!((e.message(), core.free.blocks()), (&*told, blocks), "they are free again");
         assert_eq!(take_few_runs(&mut core, blocks - 1).unwrap().len(), GROWTH_RUNS_MAX);

@@ -91,7 +91,9 @@ impl std::fmt::Display for Extent {
 pub(crate) fn decode_u32(r: &mut Reader<'_>) -> Result<u32> {
     let value = r.varint()?;
     u32::try_from(value).map_err(|_| {
-        Error::corruption(format!("a block number or count in the journal is {value}, over 32 bits"))
+        Error::corruption(format!(
+            "a block number or count in the journal of the volume is {value}, over 32 bits"
+        ))
     })
 }
 

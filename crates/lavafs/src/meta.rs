@@ -46,7 +46,9 @@ const EMPTY_DUMP_LEN: u64 = 64;
 
 /// Returns the error of an operation that contradicts the state.
 pub(crate) fn contradiction(why: String) -> Error {
-    Error::corruption(format!("the journal contradicts itself: {why}"))
+    Error::corruption(format!(
+        "an operation in the journal of the volume contradicts the earlier ones: {why}"
+    ))
 }
 
 impl Meta {
@@ -110,7 +112,7 @@ impl Meta {
         let blocks = layout::allocated_of(extents);
         if self.nodes.blocks() + blocks > self.volume_blocks() {
             let (files, all) = (self.nodes.blocks() + blocks, self.volume_blocks());
-            return Err(contradiction(format!("files have {files} blocks, but the volume has {all}")));
+            return Err(contradiction(format!("files would have {files} blocks, but the volume has {all}")));
         }
         extents.iter().try_for_each(|e| match e.is_hole() {
             true if e.blocks > 0 => Ok(()),

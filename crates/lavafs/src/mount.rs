@@ -41,7 +41,9 @@ pub(crate) fn free_map(meta: &Meta, journal: &[Extent]) -> Result<FreeSpace> {
     for &extent in of_files.chain(journal).filter(|e| !e.is_hole()) {
         sound &= free.claim(extent);
         if !sound {
-            let why = format!("the journal contradicts itself: the blocks {extent} have two owners");
+            let why = format!(
+                "the journal of the volume gives the blocks {extent} (first block, count) to two files, or to a file and itself"
+            );
             return Err(Error::corruption(why));
         }
     }
@@ -83,8 +85,12 @@ pub(crate) fn check_len(path: &Path, device_len: u64, blocks: u64) -> Result<()>
     if device_len >= wanted {
         return Ok(());
     }
-    let why = format!("the volume has {wanted} bytes, but the device only {device_len}: it was cut off");
-    Err(Error::corruption(why).with_remedy("restore the device from a copy").at_file(path))
+    let why = format!(
+        "the volume has {wanted} bytes, but its device has only {device_len} bytes: the device was cut off"
+    );
+    Err(Error::corruption(why)
+        .with_remedy("nothing was changed: restore the device from a copy, or name the whole device")
+        .at_file(path))
 }
 
 /// Rewrites the transactions without evidence of durability in place.

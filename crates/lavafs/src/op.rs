@@ -98,10 +98,10 @@ fn text(r: &mut Reader<'_>, limit: usize) -> Result<String> {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.len() <= limit => Ok(text.to_owned()),
         Ok(_) => Err(Error::corruption(format!(
-            "a path in the journal has {} bytes, over the limit of {limit} bytes",
+            "a path in the journal of the volume has {} bytes, over the limit of {limit} bytes",
             bytes.len()
         ))),
-        Err(_) => Err(Error::corruption("a path in the journal is not UTF-8")),
+        Err(_) => Err(Error::corruption("a path in the journal of the volume is not UTF-8")),
     }
 }
 
@@ -110,7 +110,9 @@ fn name(r: &mut Reader<'_>) -> Result<String> {
     if is_name(&name) {
         Ok(name)
     } else {
-        Err(Error::corruption(format!("the journal has the invalid file name {name:?}")))
+        Err(Error::corruption(format!(
+            "the journal of the volume has the invalid file name {name:?} (empty, '.', '..', or with a slash or zero byte)"
+        )))
     }
 }
 
@@ -120,7 +122,9 @@ fn dir(r: &mut Reader<'_>) -> Result<String> {
     if sound {
         Ok(dir)
     } else {
-        Err(Error::corruption(format!("the journal has the invalid directory path {dir:?}")))
+        Err(Error::corruption(format!(
+            "the journal of the volume has the invalid directory path {dir:?} (a name in it is empty, '.', '..', too long, or has a zero byte)"
+        )))
     }
 }
 
@@ -137,7 +141,9 @@ fn flag(r: &mut Reader<'_>) -> Result<bool> {
     match r.u8()? {
         0 => Ok(false),
         1 => Ok(true),
-        n => Err(Error::corruption(format!("a flag in the journal has the value {n}, neither 0 nor 1"))),
+        n => Err(Error::corruption(format!(
+            "a flag in the journal of the volume has the value {n}, neither 0 nor 1"
+        ))),
     }
 }
 
@@ -146,8 +152,8 @@ fn claim(r: &mut Reader<'_>) -> Result<Op> {
     match size.checked_sub(len).filter(|_| len <= CLAIM_LEN_MAX) {
         Some(from) => Ok(Op::Claim { ino, size, from, hash: r.u64()? }),
         None => Err(Error::corruption(format!(
-            "a checksum in the journal covers {len} bytes of the file {ino}, over its {size} bytes or \
-             {CLAIM_LEN_MAX} bytes"
+            "a checksum in the journal of the volume covers {len} bytes of the file number (inode) {ino}, over its \
+             {size} bytes or the limit of {CLAIM_LEN_MAX} bytes"
         ))),
     }
 }
@@ -267,7 +273,7 @@ impl Op {
             16 => claim(r)?,
             tag => {
                 return Err(Error::corruption(format!(
-                    "an operation in the journal has the unknown kind {tag}"
+                    "an operation in the journal of the volume has the unknown kind {tag}"
                 )));
             }
         })
@@ -390,15 +396,15 @@ pub(crate) mod tests {
     #[test]
     fn encodings_that_no_release_writes_are_refused() {
         let cases: [(&str, &[u8]); 5] = [
-            ("an operation in the journal has the unknown kind 99", &[99]),
-            ("a path in the journal is not UTF-8", &[6, 0, 1, 0xff]),
-            ("a flag in the journal has the value 2, neither 0 nor 1", &[9, 1, 1, 2]),
+            ("an operation in the journal of the volume has the unknown kind 99", &[99]),
+            ("a path in the journal of the volume is not UTF-8", &[6, 0, 1, 0xff]),
+            ("a flag in the journal of the volume has the value 2, neither 0 nor 1", &[9, 1, 1, 2]),
             (
-                "a checksum in the journal covers 3 bytes of the file 1, over its 2 bytes or 65536 bytes",
+                "a checksum in the journal of the volume covers 3 bytes of the file number (inode) 1, over its 2 bytes or the limit of 65536 bytes",
                 &[16, 1, 2, 3],
             ),
             (
-                "a block number or count in the journal is 4294967296, over 32 bits",
+                "a block number or count in the journal of the volume is 4294967296, over 32 bits",
                 &[11, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x10],
             ),
         ];

@@ -12,7 +12,10 @@ pub(crate) fn dir_of(path: &Path) -> Result<String> {
         match component {
             Component::Normal(name) => {
                 let name = name.to_str().filter(|n| is_name(n)).ok_or_else(|| {
-                    Error::invalid("a name in the path is not UTF-8, or longer than 255 bytes").at_file(path)
+                    Error::invalid(
+                        "a name in the path is not UTF-8, or longer than 255 bytes: choose another name",
+                    )
+                    .at_file(path)
                 })?;
                 if !dir.is_empty() {
                     dir.push('/');
@@ -29,7 +32,7 @@ pub(crate) fn dir_of(path: &Path) -> Result<String> {
     }
     if dir.len() > DIR_LEN_MAX {
         return Err(Error::invalid(format!(
-            "the path has {} bytes, over the limit of {DIR_LEN_MAX} bytes",
+            "the path on the volume has {} bytes, over the limit of {DIR_LEN_MAX} bytes: shorten it",
             dir.len()
         ))
         .at_file(path));

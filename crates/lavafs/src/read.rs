@@ -27,8 +27,8 @@ fn check_range(live: &OpenFileState, view: &ReadView, path: &Path, (offset, len)
     }
     let (size, readable) = (live.size(), view.readable);
     let why = format!(
-        "a read of {len} bytes ends past the file's {size} bytes (blocks for {readable} bytes): it was cut \
-         off"
+        "a read of {len} bytes at this offset ends past the file's {size} bytes (blocks for {readable} bytes): \
+         the file was cut off, or the bytes that name this place are damaged"
     );
     Err(Error::corruption(why).at_file(path).at_offset(offset))
 }

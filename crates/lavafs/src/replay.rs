@@ -130,7 +130,9 @@ fn owner(superblock: &Superblock) -> Owner {
 
 fn check_runs(superblock: &Superblock, runs: &[Extent]) -> Result<()> {
     if runs.is_empty() {
-        return Err(Error::corruption("a link to the next part of the journal names no blocks"));
+        return Err(Error::corruption(
+            "a link to the next blocks of the journal or of its dump names no blocks",
+        ));
     }
     let geometry = superblock.geometry();
     runs.iter().try_for_each(|&e| geometry.check(e))
@@ -186,7 +188,10 @@ pub(crate) fn replay_as_far_as_possible(
         Some(e) => Some(e),
         // A journal writer always leaves space for the transaction that extends the journal.
         None if replayed.at >= stream.len => {
-            let why = "the journal has no space after its last transaction, although each one leaves some";
+            let why = format!(
+                "the journal has no blocks behind its last transaction, number {}, although every transaction leaves some for the next one",
+                replayed.sequence
+            );
             Some(Error::corruption(why).at_file(device.path()))
         }
         None => replayed.missing(superblock, &mut stream)?,
@@ -211,7 +216,10 @@ fn read_part(stream: &mut Stream<'_>, superblock: &Superblock, at: u64, place: (
     let (header, hash, blocks) = (found.header, found.hash, found.blocks);
     let is_the_part = header.kind == Kind::Dump && header.sequence == superblock.checkpoint;
     if !is_the_part || (header.part, header.chain) != place {
-        return Err(Error::corruption("the part belongs to another dump, or is out of order"));
+        return Err(Error::corruption(format!(
+            "part {} of transaction {} is in the place of part {} of the dump of transaction {}, or does not continue the part before it",
+            header.part, header.sequence, place.0, superblock.checkpoint
+        )));
     }
     Ok(Part { header, hash, blocks, ops: Op::decode_all(found.ops)? })
 }
@@ -260,11 +268,10 @@ fn read_dump(
     let (mut at, mut chain, mut part) = (0, 0, 0u32);
     loop {
         let offset = stream.offset(at);
-        let located = |e: Error| e.at_file(device.path()).at_offset(offset);
-        let damaged = |e: Error| {
-            let e = e.context("the full copy (dump) of the volume's metadata is damaged");
-            located(e.with_remedy("make the volume anew (`lava fs mkfs --force`), and restore a backup"))
-        };
+        let remedy = "nothing was changed; `--repair` cannot restore a dump that is damaged in both copies: restore a copy of the device, or run `lava fs mkfs --force` and restore a backup";
+        let located = |e: Error| e.at_file(device.path()).at_offset(offset).with_remedy(remedy);
+        let damaged =
+            |e: Error| located(e.context("the full copy (dump) of the volume's metadata is damaged"));
         // A dump with two copies has the second one in the second half of its blocks.
         let copy = at + stream.len / 2;
         let read = read_part(&mut stream, superblock, at, (part, chain));
@@ -282,7 +289,7 @@ fn read_dump(
         if let Op::Jump { sequence, chain, extents } = last {
             if *sequence != superblock.checkpoint + 1 {
                 return Err(damaged(Error::corruption(format!(
-                    "the dump leads to journal transaction {sequence} instead of {}",
+                    "the dump leads to transaction {sequence} of the journal instead of transaction {}",
                     superblock.checkpoint + 1
                 ))));
             }
@@ -412,7 +419,7 @@ impl Replayed {
                     check_runs(superblock, extents).map_err(located)?;
                     if n + 1 != ops.len() {
                         return Err(located(Error::corruption(
-                            "the journal has operations after its switch to other blocks",
+                            "a transaction of the journal has operations behind its switch to other blocks, which must be the last",
                         )));
                     }
                     self.behind.append(&mut stream.runs);
@@ -421,7 +428,7 @@ impl Replayed {
                 }
                 Op::Jump { .. } => {
                     return Err(located(Error::corruption(
-                        "the journal has an operation that only a metadata dump may have (jump)",
+                        "a transaction of the journal has an operation (jump) that only a metadata dump may have",
                     )));
                 }
                 op => drop(self.meta.apply(op).map_err(located)?),

@@ -190,7 +190,7 @@ impl Salvaged {
         for ino in owners {
             let names = meta.directories().paths_of(ino).join(", ");
             self.consequences.push(format!(
-                "file {ino} ({names}) was removed by a lost transaction, and its blocks are another's: it is gone"
+                "file {ino} ({names}) was removed by a lost transaction, and another file has its blocks: the file is gone"
             ));
             meta.expel(ino);
         }

@@ -20,6 +20,9 @@ use base::codec::{Reader, put_u32, put_u64};
 use base::{Error, ErrorKind, Result, Uid, checksum};
 use io::{AlignedBuf, BlockDevice};
 
+/// Remedy of a volume without a readable superblock.
+const NO_SUPERBLOCK: &str = "nothing was changed; `lava fs fsck --repair` cannot restore both copies: restore a copy of the device, or run `lava fs mkfs --force` and restore a backup";
+
 /// First bytes of a slot.
 pub const MAGIC: [u8; 8] = *b"LAVAFS\r\n";
 /// Newest version of the format, used by volumes of two devices. This release also reads and writes
@@ -278,8 +281,8 @@ impl Superblock {
         for blocks in self.devices.records.iter().map(|device| device.blocks) {
             if !(VOLUME_BLOCKS_MIN..=most).contains(&blocks) {
                 return Err(Error::corruption(format!(
-                    "the superblock gives a device {blocks} blocks of {BLOCK} bytes, not \
-                     {VOLUME_BLOCKS_MIN} to {most}"
+                    "the superblock gives a device {blocks} blocks of {BLOCK} bytes, outside the range of \
+                     {VOLUME_BLOCKS_MIN} to {most} blocks"
                 )));
             }
         }
@@ -288,15 +291,16 @@ impl Superblock {
         if units.iter().any(|&u| u == 0 || u64::from(u) > blocks) || self.small_unit_blocks > self.unit_blocks
         {
             return Err(Error::corruption(format!(
-                "the allocation units of {units:?} blocks in the superblock do not fit a volume of \
-                 {blocks} blocks"
+                "the allocation units in the superblock ({} blocks for files, {} for small files, {} for the \
+                 journal) do not fit a volume of {blocks} blocks",
+                self.unit_blocks, self.small_unit_blocks, self.journal_blocks
             )));
         }
         let leads = self.devices.bond.is_none_or(|bond| bond.role == Role::Fast);
         if self.dump.is_empty() == leads || self.generation == 0 || self.reached >= u64::MAX / 2 {
             return Err(Error::corruption(format!(
-                "the superblock contradicts itself: {} extents of the metadata dump, generation {}, \
-                 transaction {}",
+                "the superblock has impossible fields: {} extents of the metadata dump (0 on a capacity device \
+                 only), generation {} (1 or more), last transaction {} (below 2^63)",
                 self.dump.len(),
                 self.generation,
                 self.reached
@@ -349,8 +353,12 @@ impl Slots {
     /// The errors of the device.
     pub fn read(device: &dyn BlockDevice) -> Result<Slots> {
         let none = || {
-            Err(Error::not_found("the device is too small for a LavaFS: use a larger one")
-                .at_file(device.path()))
+            let why = format!(
+                "the device of {} bytes is too small for a LavaFS, which needs over {} bytes: use a larger one",
+                device.len(),
+                u64::from(HEAD_BLOCKS) * BLOCK
+            );
+            Err(Error::not_found(why).at_file(device.path()))
         };
         let mut found = [none(), none()];
         if device.len() < u64::from(HEAD_BLOCKS) * BLOCK {
@@ -389,7 +397,8 @@ impl Slots {
     pub fn choose(self) -> Result<(Superblock, bool)> {
         match self.found {
             [Ok(a), Ok(b)] if a.uid != b.uid => {
-                Err(Error::corruption("the two copies of the superblock belong to different volumes"))
+                Err(Error::corruption("the two copies of the superblock belong to different volumes")
+                    .with_remedy(NO_SUPERBLOCK))
             }
             [Ok(a), Ok(b)] => {
                 let same = a == b;
@@ -400,7 +409,12 @@ impl Slots {
                 ErrorKind::Unsupported => Err(other),
                 _ => Ok((one, false)),
             },
-            [Err(a), Err(b)] => Err(if a.kind() == ErrorKind::NotFound { b } else { a }),
+            [Err(a), Err(b)] => Err(match if a.kind() == ErrorKind::NotFound { b } else { a } {
+                e if e.is_corruption() => {
+                    e.context("both copies of the superblock are damaged").with_remedy(NO_SUPERBLOCK)
+                }
+                e => e,
+            }),
         }
     }
 }

@@ -296,7 +296,7 @@ impl Volume {
         extents.ok_or_else(|| {
             let (wanted, free) = (blocks.saturating_mul(BLOCK), lock(&self.core).available() * BLOCK);
             crate::core::no_space(format!(
-                "{wanted} bytes are needed and {free} are free on the volume; remove files, or use a larger one"
+                "the file needs {wanted} more bytes, and {free} are free on the volume; remove files, or grow the volume (`lava fs grow`)"
             ))
         })
     }
@@ -329,7 +329,9 @@ impl Volume {
     pub(crate) fn check_room(self: &Arc<Self>) -> Result<()> {
         let room = self.make_room_for(|core| (core.available() > 0).then_some(()))?;
         room.ok_or_else(|| {
-            crate::core::no_space("the volume is full; remove files, or use a larger one".into())
+            crate::core::no_space(
+                "the volume is full, and takes no new names; nothing was changed: remove files, or grow the volume (`lava fs grow`)".into(),
+            )
         })
     }
 

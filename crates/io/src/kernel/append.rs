@@ -214,7 +214,9 @@ impl KernelAppendFile {
                 self.writeback.step = 0;
                 Ok(())
             }
-            result => result.map_err(|e| self.handle.fail("cannot write back a file", e).at_offset(waited)),
+            result => result.map_err(|e| {
+                self.handle.fail("cannot write the cached pages of a file to its device", e).at_offset(waited)
+            }),
         }
     }
 

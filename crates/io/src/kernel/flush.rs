@@ -28,7 +28,8 @@ unsafe impl Sync for DeviceFlusher {}
 impl DeviceFlusher {
     /// Maps the first page of a device.
     pub(super) fn new(handle: &Handle) -> Result<Self> {
-        let page = calls::map_shared(&handle.fd, BLOCK).map_err(|e| handle.fail("cannot map a device", e))?;
+        let page = calls::map_shared(&handle.fd, BLOCK)
+            .map_err(|e| handle.fail("cannot map the first page of a device, which its syncs need", e))?;
         Ok(DeviceFlusher { page })
     }
 

@@ -189,7 +189,10 @@ impl Handle {
 
     fn ends_early(&self, offset: u64, len: usize) -> Error {
         let end = self.len().map_or_else(|_| "an unknown offset".to_owned(), |end| end.to_string());
-        let why = format!("the file ends at byte {end}, inside a read of {len} bytes: it was cut off");
+        let why = format!(
+            "the file ends at byte {end}, inside a read of {len} bytes at this offset: the file was cut off, \
+             or the bytes that name this place are damaged"
+        );
         Error::corruption(why).at_file(&self.path).at_offset(offset)
     }
 

@@ -100,7 +100,7 @@ impl Spawner for KernelSpawner {
         let name = name.replace('\0', " ");
         let started = std::thread::Builder::new().name(name.clone()).spawn(run);
         let handle = started.map_err(|e| {
-            let why = format!("cannot start the thread {name}; raise the thread limit of this process");
+            let why = format!("cannot start the thread {name}; raise the limit of threads of this user (`ulimit -u`), and repeat");
             Error::new(ErrorKind::Io, why).caused_by(e)
         })?;
         Ok(Box::new(KernelThread(handle)))

@@ -94,7 +94,7 @@ fn counter(text: &str, name: &str, path: &Path) -> Result<u64> {
 fn missing(what: &str, path: &Path) -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        format!("this kernel does not report {what}: use a kernel with I/O accounting"),
+        format!("this kernel does not report {what} in this file: use a kernel with I/O accounting"),
     )
     .at_file(path)
 }
@@ -103,7 +103,7 @@ fn missing(what: &str, path: &Path) -> Error {
 pub(super) fn read_text(path: &Path) -> Result<String> {
     const TEXT_LEN_MAX: usize = 64 << 10;
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-    let action = "cannot read a counter";
+    let action = "cannot read a counter of the kernel";
     let fd = calls::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| fail(action, path, e))?;
     let mut bytes = vec![0; TEXT_LEN_MAX];
     let mut len = 0;

@@ -71,8 +71,8 @@ fn one_device_of_two_is_refused_and_the_missing_named() {
     session(&sim, "a");
     let before = DEVICES.map(|name| sim.read_file(name).unwrap());
     for (name, told) in [
-        ("/fast", "the device is the speed device of a volume of two: name its capacity device as well"),
-        ("/large", "the device is the capacity device of a volume of two: name its speed device as well"),
+        ("/fast", "the device is the speed device of a volume of two devices: name its capacity device as well"),
+        ("/large", "the device is the capacity device of a volume of two devices: name its speed device as well"),
     ] {
         let device = || sim.device(name, 0).unwrap();
         refused(mount(&sim.env(), device(), MountOptions::default()), ErrorKind::InvalidArgument, told);
@@ -103,7 +103,7 @@ fn devices_that_do_not_belong_together_are_refused() {
         "the device has no LavaFS: format it with mkfs, or name another device",
     );
     format(&sim.env(), &*sim.device("/one", LEN).unwrap(), &FormatOptions::small()).unwrap();
-    let told = "the device has a volume of one device: name it alone";
+    let told = "the device has a volume of this one device only: name it alone";
     refused(mounted(&sim, ["/one", "/large"]), ErrorKind::InvalidArgument, told);
     // Neither existing device is overwritten.
     for names in [["/new", "/large"], ["/one", "/new"]] {

@@ -70,9 +70,9 @@ fn unsupported_operations_are_reported_with_the_file() {
     let refused = [
         (
             fs.rename(Path::new("/d"), Path::new("/d/e")),
-            "a directory cannot be moved into itself: choose another target",
+            "the target is the renamed directory itself, or in it: nothing was renamed; choose another target",
         ),
-        (past, "a read of 10 bytes ends past the file's 100 bytes (blocks for "),
+        (past, "a read of 10 bytes at this offset ends past the file's 100 bytes (blocks for "),
     ];
     assert_eq!(fs.open_in_place(path, Access::Direct).unwrap().len(), 0, "it has no whole page");
     for (refused, told) in refused {
@@ -125,14 +125,14 @@ fn open_files_refuse_appends_after_a_hole() {
     assert_eq!(e.kind(), base::ErrorKind::InvalidArgument, "{e}");
     assert_eq!(
         e.message(),
-        "blocks of the file were punched out before it was closed: close it before punching"
+        "the file was not closed when blocks at its end were freed (punched): close a file before you punch it"
     );
     let scratch = fs.create_scratch(Path::new("/s"), 2 * BLOCK as usize).unwrap();
     scratch.write(0, &[1; 9]).unwrap();
     fs.punch_hole(Path::new("/s"), BLOCK, BLOCK).unwrap();
     let partial = scratch.write(BLOCK as usize - 4, &[1; 9]).unwrap_err();
     assert_eq!((partial.stored_bytes, partial.error.kind()), (4, base::ErrorKind::InvalidArgument));
-    assert_eq!(partial.error.message(), "the range is a hole of the scratch file: write elsewhere");
+    assert_eq!(partial.error.message(), "the range of the write has a hole of the scratch file: write elsewhere");
     assert_eq!(partial.error.file(), Some(Path::new("/s")));
 }
 

@@ -144,15 +144,15 @@ fn invalid_volume_growth_is_refused() {
     for (len, told) in [
         (
             OLD - BLOCK,
-            "a volume of 819200 bytes cannot shrink or have partial blocks of 4096 bytes: 815104 bytes are no new size",
+            "the new size of 815104 bytes is below the present 819200 bytes, or no multiple of 4096 bytes: a volume cannot shrink",
         ),
         (
             OLD + 5,
-            "a volume of 819200 bytes cannot shrink or have partial blocks of 4096 bytes: 819205 bytes are no new size",
+            "the new size of 819205 bytes is below the present 819200 bytes, or no multiple of 4096 bytes: a volume cannot shrink",
         ),
         (
             NEW + BLOCK,
-            "a volume of 1359872 bytes does not fit on a device of 1355776 bytes: choose a smaller size",
+            "a volume of 1359872 bytes does not fit on a device of 1355776 bytes, or is over the limit of 17592186040320 bytes: choose a smaller size",
         ),
     ] {
         let e = fs.grow(Some(len)).unwrap_err();
@@ -172,7 +172,7 @@ fn invalid_volume_growth_is_refused() {
     let fs = mounted(&sim, MountOptions::default()).unwrap();
     let cut = sim.read_file(DEVICE).unwrap()[..OLD as usize].to_vec();
     sim.write_file(DEVICE, &cut).unwrap();
-    let told = "the volume has 1355776 bytes, but the device only 819200: it was cut off";
+    let told = "the volume has 1355776 bytes, but its device has only 819200 bytes: the device was cut off";
     let refused = [fs.grow(None).unwrap_err(), mounted(&sim, MountOptions::default()).unwrap_err()];
     for e in refused {
         assert!(e.is_corruption() && e.message() == told, "{e}");

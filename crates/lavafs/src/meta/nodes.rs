@@ -130,8 +130,9 @@ impl Nodes {
         let room = layout::blocks_of(&file.extents).saturating_mul(layout::BLOCK);
         if self.by_ino.contains_key(&file.ino) || file.size > room {
             let (ino, size) = (file.ino, file.size);
-            let why =
-                format!("it creates file {ino}, which exists, or has {size} bytes in {room} bytes of blocks");
+            let why = format!(
+                "it creates file {ino}, which exists already, or has {size} bytes in blocks of {room} bytes"
+            );
             return Err(contradiction(why));
         }
         self.use_ino(file.ino)?;
@@ -188,7 +189,7 @@ impl Nodes {
         let room = layout::blocks_of(node.extents.as_slice()).saturating_mul(layout::BLOCK);
         if size > room {
             return Err(contradiction(format!(
-                "the file {ino} has {size} bytes, but {room} bytes of blocks"
+                "it gives file {ino} the size {size} bytes, but its blocks hold {room} bytes"
             )));
         }
         (node.size, node.closed) = (size, closed);

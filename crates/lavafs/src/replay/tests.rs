@@ -246,17 +246,17 @@ fn an_inconsistent_journal_is_refused() {
     };
     let link = |name: &str, ino| Op::Link { dir: String::new(), name: name.into(), ino };
     let cases: Vec<(&str, Vec<Op>)> = vec![
-        ("the journal has an operation that only a metadata dump may have (jump)", vec![jump()]),
-        ("the journal has operations after its switch to other blocks", vec![switch(), next()]),
+        ("a transaction of the journal has an operation (jump) that only a metadata dump may have", vec![jump()]),
+        ("a transaction of the journal has operations behind its switch to other blocks, which must be the last", vec![switch(), next()]),
         (
-            "a link to the next part of the journal names no blocks",
+            "a link to the next blocks of the journal or of its dump names no blocks",
             vec![Op::JournalExtend { extents: Vec::new() }],
         ),
         (
             "a file has a hole of 0 blocks",
             vec![file(800, 8), link("h", 800), Op::Extend { ino: 800, extents: vec![Extent::hole(0)] }],
         ),
-        ("have two owners", vec![file(800, 8), link("h", 800), file(801, 9), link("i", 801)]),
+        ("to two files, or to a file and itself", vec![file(800, 8), link("h", 800), file(801, 9), link("i", 801)]),
     ];
     for (told, ops) in cases {
         let sim = machine();
@@ -305,7 +305,7 @@ fn an_inconsistent_metadata_dump_is_refused() {
         part
     };
     let told = told_of_dump(vec![next(900)], 2);
-    assert!(told.ends_with("the dump leads to journal transaction 2 instead of 1"), "{told}");
+    assert!(told.ends_with("the dump leads to transaction 2 of the journal instead of transaction 1"), "{told}");
     let told = told_of_dump(vec![Vec::new()], 1);
     assert!(told.ends_with("a part of the dump has no operations"), "{told}");
 }
@@ -327,13 +327,13 @@ fn a_metadata_dump_without_space_is_refused() {
     assert_eq!(e.kind(), base::ErrorKind::NoSpace, "{e}");
     assert_eq!(
         e.message(),
-        "the journal needs 8 free blocks of 4096 bytes, more than the device has; use a larger one"
+        "the journal and the copy (dump) of the metadata need 8 free blocks of 4096 bytes, more than the device has; use a larger device"
     );
     let owner = Owner { uid: superblock.uid, key: superblock.key };
     let jump = Op::Jump { sequence: 10, chain: 1, extents: vec![Extent::new(390, 3)] };
     let parts = vec![vec![0; 9000]];
     let e = encode_dump(owner, (9, 5), parts, &jump, &[Extent::new(397, 2)]).unwrap_err();
     assert_eq!(e.kind(), base::ErrorKind::NoSpace, "{e}");
-    assert_eq!(e.message(), "the volume has no 16384 bytes for a copy (dump) of its metadata; remove files");
+    assert_eq!(e.message(), "the volume has no 16384 free bytes for a copy (dump) of its metadata; remove files, or use a larger device");
     assert_eq!(sim.state_hash(), before, "nothing is written");
 }
