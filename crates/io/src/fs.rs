@@ -180,7 +180,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         let len = file.len()?;
         if len > limit as u64 {
             let why = format!(
-                "the file has {len} bytes, over the limit of {limit} bytes for a file of this name: another program wrote it"
+                "the file has {len} bytes, over the limit of {limit} bytes for a file of this name: it is damaged, or another file"
             );
             return Err(Error::corruption(why).at_file(path));
         }

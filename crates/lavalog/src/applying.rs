@@ -27,7 +27,8 @@ impl LogHandle {
     pub fn applying(&self) -> Result<Applying> {
         let (core, log, name) = (self.store().core(), self.id(), self.name()?);
         if !core.appliers.enter(log) {
-            let why = format!("log {name} already has an applier: drop it first");
+            let why =
+                format!("log {name} has an applier already, and takes one at a time: drop that one first");
             return Err(Error::new(ErrorKind::Locked, why));
         }
         Ok(Applying { core: core.clone(), log })

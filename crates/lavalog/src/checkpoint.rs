@@ -105,9 +105,11 @@ impl CheckpointWriter {
     /// # Errors
     /// `InvalidArgument` if the log is out of order or has an invalid state; I/O errors.
     pub fn add(&mut self, log: &SavedLog) -> Result<()> {
-        if self.last.is_some_and(|last| last >= log.id) {
-            let why =
-                format!("log {} is out of order in a checkpoint: add logs in ascending order of ids", log.id);
+        if let Some(last) = self.last.filter(|last| *last >= log.id) {
+            let why = format!(
+                "log {} came to a checkpoint after log {last}, out of the order of their ids, by a fault of the engine: report it",
+                log.id
+            );
             return Err(self.output.blame(Error::invalid(why)));
         }
         log.check().map_err(|why| self.output.blame(Error::invalid(why)))?;
@@ -168,15 +170,15 @@ impl SavedLog {
         let wrong = if self.name.is_empty() || self.name.len() > NAME_LEN_MAX {
             "its name is empty, or longer than 1024 bytes"
         } else if metadata.is_some_and(|(_, bytes)| bytes.len() > METADATA_LEN_MAX) {
-            "its metadata is too long"
+            "its metadata is longer than 4096 bytes"
         } else if self.last.is_some_and(|last| last > LSN_MAX) {
-            "its last LSN is out of range"
+            "its last LSN is above the largest LSN"
         } else if self.id == LogId::MAX {
-            "its id is out of range"
+            "its id is above the largest id"
         } else if !self.truncations.is_sorted_by(|a, b| a.0 < b.0) {
             "its truncated LSN ranges are out of order"
         } else if self.newest() > MAX_SEQ {
-            "one of its sequences is out of range"
+            "one of its sequence numbers is over 56 bits"
         } else {
             return Ok(());
         };
@@ -206,7 +208,8 @@ fn put_log(out: &mut Vec<u8>, log: &SavedLog, least: LogId) {
 }
 
 fn take_log(reader: &mut Reader<'_>, least: Option<LogId>) -> Result<SavedLog> {
-    let too_high = || Error::corruption("the id or a sequence of a log in the checkpoint is out of range");
+    let too_high =
+        || Error::corruption("the id or a sequence number of a log in the checkpoint is over 64 bits");
     let id = reader.varint()?;
     let id = least.and_then(|least| least.checked_add(id)).ok_or_else(too_high)?;
     let flags = reader.u8()?;
@@ -321,21 +324,23 @@ fn decode_directory(bytes: &[u8], end: u64, logs: u64) -> Result<(CheckpointHead
     };
     let bad = |why: &str| Error::corruption(format!("the directory of a log checkpoint {why}"));
     if head.replay_from > head.next_seq || head.next_seq > MAX_SEQ + 1 {
-        return Err(bad("has sequence numbers out of range"));
+        return Err(bad("has sequence numbers over 56 bits, or out of order"));
     }
     let (mut frames, mut offset, mut sum) = (Vec::new(), 0u64, 0u64);
     for _ in 0..reader.varint()? {
         let frame = Frame { offset, logs: reader.varint()?, len: reader.varint()? };
         offset = offset.checked_add(frame.len).ok_or_else(|| bad("points to a frame outside its file"))?;
-        sum = sum.checked_add(frame.logs).ok_or_else(|| bad("has a log count out of range"))?;
+        sum = sum.checked_add(frame.logs).ok_or_else(|| bad("has a count of logs over 64 bits"))?;
         frames.push(frame);
     }
     if sum > LOGS_MAX as u64 {
-        return Err(bad("has more logs than this release supports"));
+        return Err(bad(&format!("has {sum} logs, over the limit of {LOGS_MAX} of this release")));
     }
     match offset == end && sum == logs && reader.is_empty() {
         true => Ok((head, frames)),
-        false => Err(bad("does not fit the file")),
+        false => Err(bad(&format!(
+            "does not fit the file: its frames end at byte {offset} of {end}, with {sum} of {logs} logs"
+        ))),
     }
 }
 
@@ -359,7 +364,7 @@ fn decode_frame(
     match reader.is_empty() && !logs.is_empty() && follows && is_below {
         true => Ok(logs),
         false => Err(Error::corruption(
-            "the logs of a checkpoint frame are out of order, incomplete or newer than the checkpoint",
+            "the logs in this part (frame) of the checkpoint are out of order, incomplete or newer than the checkpoint",
         )),
     }
 }

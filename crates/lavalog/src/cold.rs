@@ -114,7 +114,11 @@ impl ColdFileWriter {
     pub fn add(&mut self, log: LogId, lsn: Lsn, seq: SeqNo, bytes: &[u8]) -> Result<Entry> {
         let len = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= crate::limits::RECORD_LEN_MAX);
         let Some(len) = len else {
-            let why = format!("a record of {} bytes is too long for a cold file", bytes.len());
+            let why = format!(
+                "a record of {} bytes is over the limit of {} bytes for a cold file",
+                bytes.len(),
+                crate::limits::RECORD_LEN_MAX
+            );
             return Err(self.output.blame(Error::new(ErrorKind::TooLarge, why)));
         };
         let entry = Entry { log, lsn, seq, at: self.output.offset(), len };
@@ -217,7 +221,7 @@ impl ColdFile {
         let end = last.at.checked_add(len_of(last)).filter(|&end| end <= self.indexed.blocks_begin());
         let len = end.and_then(|end| end.checked_sub(first.at));
         let Some(len) = len else {
-            let why = "the index points outside the records of the file";
+            let why = "the index points outside the records of the file: the offset is where the record should begin; other records stay readable";
             return Err(self.indexed.input.blame(Error::corruption(why), first.at));
         };
         let bytes = self.indexed.input.bytes(first.at, len, 0)?;
@@ -233,12 +237,18 @@ impl ColdFile {
         let begin = entry.at.checked_sub(from).and_then(|begin| usize::try_from(begin).ok());
         let len = usize::try_from(len_of(entry)).ok();
         let frame = begin.zip(len).and_then(|(begin, len)| piece.get(begin..)?.get(..len));
-        let frame =
-            frame.ok_or_else(|| blame("the records of a run in the cold log file are out of order"))?;
+        let frame = frame.ok_or_else(|| {
+            blame("the index has the positions of neighboring records of the cold log file out of order")
+        })?;
         let payload = self.indexed.input.verify(frame, entry.at)?;
         let mut head = Vec::with_capacity(HEAD_LEN_MAX);
         put_head(&mut head, entry);
-        payload.strip_prefix(&head[..]).ok_or_else(|| blame("the record is not the one in the index"))
+        payload.strip_prefix(&head[..]).ok_or_else(|| {
+            blame(&format!(
+                "the bytes at this offset are not record {} of log {}, which the index has here; other records stay readable",
+                entry.lsn, entry.log
+            ))
+        })
     }
 
     /// Reads and checks the whole file: checksums, adjacency without gaps, and agreement of records
@@ -255,7 +265,9 @@ impl ColdFile {
                     return Ok(());
                 }
                 let found = found.map_or_else(|| "no record".to_owned(), |entry| entry.to_string());
-                let why = format!("the index of the cold log file has {row}, the file has {found}");
+                let why = format!(
+                    "the index of the cold log file has {row}, but the file has {found} at this offset"
+                );
                 Err(self.indexed.input.blame(Error::corruption(why), row.at))
             })?;
         }
@@ -316,7 +328,7 @@ impl Records<'_> {
         let len = len_of(&entry);
         if len > end - self.next {
             return Err(self.blame(Error::corruption(
-                "a record ends after the end of the records in the cold log file",
+                "the record at this offset ends after the end of the records in the cold log file",
             )));
         }
         self.fill(len)?;

@@ -96,7 +96,7 @@ fn refuse_other_engines(core: &Core) -> Result<()> {
     // Some manifests have no name for the key engine.
     let name = if other.name.is_empty() { "LavaKV" } else { other.name };
     let why = format!(
-        "the store has data of engine {name}, which a checkpoint of the logs would lack: open the store with both engines and take the checkpoint there"
+        "the store has data of engine {name}, which a checkpoint of the logs would lack; nothing was copied: open the store with both engines and take the checkpoint there"
     );
     Err(Error::new(ErrorKind::Unsupported, why).at_file(&core.context().dir))
 }
@@ -163,7 +163,7 @@ impl HeldFiles {
     fn copy_batch(&self, end: &mut LaneCopy<'_>, batch: &LoggedBatch<'_>) -> Result<()> {
         if batch.tenant != TENANT {
             let why = format!(
-                "the record lane has a batch of engine {}: open the store with that engine",
+                "the log of the records has a batch of the engine with the number {}: open the store with that engine",
                 batch.tenant.0
             );
             return Err(Error::new(ErrorKind::Unsupported, why));

@@ -54,7 +54,7 @@ pub struct Entry {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Entry { log, lsn, seq, at, len } = self;
-        write!(f, "record {lsn} of log {log} (sequence {seq}, position {at}, length {len})")
+        write!(f, "record {lsn} of log {log} (sequence {seq}, position {at}, {len} bytes)")
     }
 }
 

@@ -57,7 +57,7 @@ impl RowFile {
                 let (file, directory) = IndexFile::open(file, meta.number, meta.uid)?;
                 if file.head().ltn != ltn {
                     let why = format!(
-                        "the index is of log group {}, expected was log group {ltn}",
+                        "the index file is of log group {}, expected was log group {ltn}: files were swapped",
                         file.head().ltn
                     );
                     return Err(Error::corruption(why).at_file(context.path(&meta.name())));

@@ -272,12 +272,13 @@ impl Builder {
         let end = run.first.checked_add(u64::from(run.count));
         if run.count == 0 || end.is_none() || run.bytes > u64::from(run.count) * RECORD_LEN_MAX as u64 {
             return Err(Error::corruption(format!(
-                "the length or the bytes of a run are out of range: {} LSNs from {}",
-                run.count, run.first
+                "a run of {} LSNs from {} with {} bytes is empty, passes the largest LSN, or has too many bytes",
+                run.count, run.first, run.bytes
             )));
         }
-        if self.0.last().is_some_and(|last| last.last() >= run.first) {
-            return Err(Error::corruption("the LSNs of a log do not ascend"));
+        if let Some(last) = self.0.last().map(Run::last).filter(|last| *last >= run.first) {
+            let why = format!("the LSNs of a log do not ascend: {} comes behind {last}", run.first);
+            return Err(Error::corruption(why));
         }
         self.push_in_order(Some(run));
         Ok(())

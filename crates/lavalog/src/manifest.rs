@@ -159,7 +159,7 @@ impl LogManifestState {
             Some(FileRole::Index { ltn }) => drop(self.index_of.remove(&ltn)),
             Some(FileRole::Checkpoint) => self.checkpoints.retain(|copy| *copy != number),
             Some(FileRole::Cold { .. }) => {}
-            None => return contradiction(format!("there is no file {number}")),
+            None => return contradiction(format!("it removes file {number}, which is not in the list")),
         }
         Ok(())
     }
@@ -174,7 +174,10 @@ impl LogManifestState {
             FileRole::Index { ltn } => self.index_of.insert(ltn, file.number).is_some(),
         };
         match twice || self.files.insert(file.number, *file).is_some() {
-            true => contradiction(format!("file {} is one too many", file.name())),
+            true => contradiction(format!(
+                "it adds file {}, which is in the list, or is one more than its role allows",
+                file.name()
+            )),
             false => Ok(()),
         }
     }
@@ -197,7 +200,9 @@ pub fn commit(step: LogEdit, mut records: Vec<Record>) -> Commit<LavaLog> {
 }
 
 fn contradiction<T>(why: impl std::fmt::Display) -> Result<T> {
-    Err(Error::invalid(format!("the edit contradicts the state of LavaLog: {why}")))
+    Err(Error::invalid(format!(
+        "the edit of the manifest contradicts the files of the log engine (LavaLog): {why}"
+    )))
 }
 
 /// Display name of the engine in a store.
@@ -249,7 +254,10 @@ impl Engine for LavaLog {
         let mut next = state.clone();
         if let Some(floor) = step.floor {
             if floor < state.floor {
-                return contradiction(format!("the floor {floor} is below {}", state.floor));
+                return contradiction(format!(
+                    "it moves the start of replay back to sequence number {floor} from {}",
+                    state.floor
+                ));
             }
             next.floor = floor;
             ground.raise_seq(floor.saturating_sub(1))?;
@@ -269,8 +277,10 @@ impl Engine for LavaLog {
         let listed = |number: &u64| listed.as_ref().and_then(|engine| engine.files.get(number));
         for (number, file) in state.files.iter() {
             if listed(&number).is_none_or(|listed| listed.kind != file.role.kind()) {
-                let why =
-                    format!("the store's list of files lacks {}, or has it as another kind", file.name());
+                let why = format!(
+                    "the manifest's list of all files of the store lacks the file {} of the log engine, or has it as another kind",
+                    file.name()
+                );
                 return Err(damaged(Error::invalid(why)));
             }
         }

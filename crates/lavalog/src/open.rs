@@ -129,7 +129,10 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
         .filter(|file| !is_of_beginning(&file.name))
         .partition(|file| names::parse(&file.name).is_some());
     if let Some(file) = stores.first() {
-        let why = format!("CURRENT is missing, although the store has {}", file.name);
+        let why = format!(
+            "the file CURRENT, which names the manifest, is missing, although the directory has {} of a store",
+            file.name
+        );
         return Err(Error::corruption(why).at_file(dir));
     }
     if let Some(file) = others.first() {
@@ -180,7 +183,9 @@ fn read_checkpoint(
         }
     }
     let Some((names, e)) = lost else { return Ok(None) };
-    let why = format!("all copies of the checkpoint of the logs are damaged or missing ({names})");
+    let why = format!(
+        "all copies of the checkpoint of the logs are damaged or missing ({names}), so no log can be opened"
+    );
     Err(Error::corruption(why).at_file(&context.dir).caused_by(e))
 }
 
@@ -305,8 +310,10 @@ impl Restored {
         let Some(first) = names.first() else {
             return;
         };
-        let why =
-            format!("the records of {} cannot be read, and their list is lost as well", names.join(", "));
+        let why = format!(
+            "the records of {} cannot be read, and the index that lists them is lost as well; other records stay readable",
+            names.join(", ")
+        );
         self.logs.set_lost(Error::corruption(why).at_file(context.path(first)));
     }
 

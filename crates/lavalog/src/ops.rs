@@ -168,9 +168,10 @@ impl<'a> Op<'a> {
             Op::SetMetadata { .. } if len > limits::METADATA_LEN_MAX => {
                 too_large("metadata of a log", len, limits::METADATA_LEN_MAX)
             }
-            Op::Append { lsn, .. } if *lsn > limits::LSN_MAX => {
-                Err(Error::invalid(format!("LSN {lsn} is above the largest, {}", limits::LSN_MAX)))
-            }
+            Op::Append { lsn, .. } if *lsn > limits::LSN_MAX => Err(Error::invalid(format!(
+                "the LSN {lsn} of a record is above the largest LSN, {}",
+                limits::LSN_MAX
+            ))),
             _ => Ok(()),
         }
     }
@@ -346,13 +347,18 @@ impl<'a> Ops<'a> {
         let mut rest = Reader::new(batch);
         match rest.u8()? {
             VERSION => {}
-            0 => return Err(Error::corruption("a batch of log operations has no version")),
+            0 => {
+                return Err(Error::corruption(
+                    "a batch of log operations has the version 0, which no release writes",
+                ));
+            }
             version => return Err(newer(format!("version {version} of batches of log operations"))),
         }
         if rest.is_empty() || batch.len() > limits::BATCH_LEN_MAX {
             return Err(Error::corruption(format!(
-                "a batch of log operations has {} bytes, which is more than the limit or none",
-                batch.len()
+                "a batch of log operations has {} bytes, instead of 2 to {} bytes",
+                batch.len(),
+                limits::BATCH_LEN_MAX
             )));
         }
         Ok(Ops { rest, len: batch.len(), index: 0, before: Before::default(), failed: false })
@@ -360,7 +366,10 @@ impl<'a> Ops<'a> {
 
     fn read(&mut self) -> Result<OpRead<'a>> {
         if self.index == limits::OPS_MAX {
-            return Err(Error::corruption("a batch has too many log operations"));
+            return Err(Error::corruption(format!(
+                "a batch has over {} log operations, the limit",
+                limits::OPS_MAX
+            )));
         }
         let r = &mut self.rest;
         let lead = r.u8()?;
@@ -369,8 +378,9 @@ impl<'a> Ops<'a> {
         if !(kind::CREATE..=kind::SET_METADATA).contains(&kind) || (next_lsn && kind != kind::APPEND) {
             return Err(newer(format!("kind {lead:#04x} of log operations")));
         }
-        let nothing_before =
-            || Error::corruption("a log operation refers to an earlier one, but is the first");
+        let nothing_before = || {
+            Error::corruption("a log operation takes its log or LSN from the one before it, which has none")
+        };
         let log = if same_log { self.before.log.ok_or_else(nothing_before)? } else { r.varint()? };
         let mut lsn = || match next_lsn {
             true => self.before.next_lsn.filter(|_| same_log).ok_or_else(nothing_before),
@@ -381,7 +391,9 @@ impl<'a> Ops<'a> {
                 let name = std::str::from_utf8(r.bytes()?);
                 Op::Create {
                     log,
-                    name: name.map_err(|_| Error::corruption("the name of a log is not UTF-8"))?,
+                    name: name.map_err(|_| {
+                        Error::corruption("the name of a log that a batch creates is not UTF-8")
+                    })?,
                 }
             }
             kind::DELETE => Op::Delete { log },

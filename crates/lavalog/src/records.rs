@@ -51,7 +51,9 @@ enum Rewritten {
 pub(crate) fn place_in(ltn: u64, at: u64) -> Result<LogAddress> {
     match page_of(at) {
         Some((block, pos)) => Ok(LogAddress { ltn, block, pos }),
-        None => Err(Error::corruption(format!("position {at} is outside log group {ltn}"))),
+        None => Err(Error::corruption(format!(
+            "the index gives a record the position {at}, which is outside its log group {ltn}; other records stay readable"
+        ))),
     }
 }
 
@@ -339,6 +341,10 @@ mod tests {
     fn a_position_outside_every_group_is_damage() {
         assert_eq!(place_in(5, 4096).unwrap().block, 1);
         let e = place_in(5, u64::MAX).unwrap_err();
-        assert!(e.is_corruption() && e.message().ends_with("is outside log group 5"), "{e}");
+        assert!(
+            e.is_corruption()
+                && e.message().ends_with("is outside its log group 5; other records stay readable"),
+            "{e}"
+        );
     }
 }

@@ -223,8 +223,10 @@ fn tell_of_end(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> FileR
     if let Ok(len) = len
         && len > meta.len
     {
-        let why =
-            format!("{} bytes follow the end of the file: no data is lost; cut them off", len - meta.len);
+        let why = format!(
+            "{} bytes follow the end of the file as written: no data is lost; cut them off",
+            len - meta.len
+        );
         report.damaged(Error::corruption(why).at_file(context.path(&meta.name())), Vec::new());
     }
     meta.role
@@ -306,8 +308,11 @@ fn check_ledger(core: &Core, report: &mut VerifyReport) {
 
 fn hold_against(core: &Core, report: &mut VerifyReport, source: Source, counted: Size, live: Size) {
     if counted != live {
-        let why = format!("{source} has {counted} alive, but the space ledger has {live}");
-        report.damaged(Error::corruption(why).at_file(&core.context().dir), Vec::new());
+        let why = format!(
+            "{source} has {counted} alive by the index, but the space ledger has {live}: no record is lost, only the account of space is wrong; test the memory, take a checkpoint or copy of the logs, and report it"
+        );
+        let remedy = "the next open counts the space anew";
+        report.damaged(Error::corruption(why).with_remedy(remedy).at_file(&core.context().dir), Vec::new());
     }
 }
 

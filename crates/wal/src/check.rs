@@ -160,8 +160,8 @@ impl LogCheck {
         let there = group.filled.min(group.file.len());
         if is_new && there < group.filled {
             let why = format!(
-                "the file of a log group ends before byte {}, up to which it was filled",
-                group.filled
+                "the file of log group {} ends at this offset, before byte {}, up to which records were stored",
+                group.ltn, group.filled
             );
             self.bad(&group, there, Error::corruption(why), found);
         }
@@ -206,7 +206,8 @@ impl LogCheck {
                 // With pages of one length the number of missing pages is known.
                 if !self.is_lost || self.lane == Lane::FIRST {
                     found.pages += 1;
-                    let why = "a page of the log that recovery needs is damaged or missing";
+                    let why =
+                        "the page of the log at this offset, which recovery needs, is damaged or missing";
                     self.bad(group, offset, Error::corruption(why), found);
                 }
                 self.is_lost = true;
@@ -220,7 +221,7 @@ impl LogCheck {
         let used = bytes.get(..usize::from(header.used)).unwrap_or_default();
         let fragments = Fragments::new(used, owner, header.lpn);
         if offset > 0 && !continues {
-            let why = "a page of the log does not continue the page before it: pages were lost or exchanged";
+            let why = "the page of the log at this offset does not continue the page before it: pages were lost or exchanged";
             self.bad(group, offset, Error::corruption(why), found);
         } else if let Err(e) = self.take(fragments, (group.ltn, offset), found, on_batch) {
             self.bad(group, offset, e, found);

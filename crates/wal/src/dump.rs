@@ -17,7 +17,12 @@ use std::fmt::{self, Write};
 /// # Errors
 /// Those of reading the file, and `Io` if `out` refuses.
 pub fn dump_group(file: &dyn InPlaceFile, out: &mut dyn Write) -> Result<()> {
-    let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
+    let refused = |_: fmt::Error| {
+        Error::new(
+            ErrorKind::Io,
+            "the listing of the log group cannot be written to its output: check the output, and repeat",
+        )
+    };
     // All pages of a group have the same unit of page numbers.
     let mut unit = PAGE as u64;
     let (mut offset, mut blank) = (0, 0);

@@ -132,8 +132,10 @@ fn check(group: &PreparedGroup) -> Result<()> {
     let blocks = group.file.len() / BLOCK_LEN_MIN as u64;
     if group.file.len() < 2 * PAGE as u64 || blocks > u64::from(u32::MAX) {
         let why = format!(
-            "a log group of {} bytes is too small: it needs at least two pages of {PAGE} bytes",
-            group.file.len()
+            "the file of a log group has {} bytes, instead of {} to {} bytes",
+            group.file.len(),
+            2 * PAGE,
+            u64::from(u32::MAX) * BLOCK_LEN_MIN as u64
         );
         return Err(Error::invalid(why).at_file(group.file.path()));
     }
@@ -152,7 +154,7 @@ impl Groups {
         let prev = history.chain.unwrap_or(Chain { ltn: 0, end_lpn: 0, used: 0 });
         if prev.end_lpn > next_lpn || history.groups.iter().any(|g| g.ltn >= first.ltn) {
             let why = format!(
-                "log group {} from page {next_lpn} does not follow page {} of group {}",
+                "log group {} from log page {next_lpn} on does not follow log page {} of log group {}",
                 first.ltn, prev.end_lpn, prev.ltn
             );
             return Err(Error::invalid(why).at_file(first.file.path()));
@@ -171,7 +173,7 @@ impl Groups {
         check(&group)?;
         let last = self.spares.back().map_or(self.active.prepared.ltn, |s| s.ltn);
         if group.ltn <= last {
-            let why = format!("spare log group {} does not come after group {last}", group.ltn);
+            let why = format!("spare log group {} does not come after log group {last}", group.ltn);
             return Err(Error::invalid(why).at_file(group.file.path()));
         }
         self.spares.push_back(group);

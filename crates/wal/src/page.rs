@@ -242,11 +242,13 @@ impl fmt::Display for Unknown {
             Unknown::Stream(Stream { lane, logger, .. }) => {
                 write!(
                     f,
-                    "log page of log stream {} and logger {logger}, which this release does not know",
+                    "the log page is of log stream {} and logger {logger}, which this release does not know",
                     lane.0
                 )
             }
-            Unknown::Kind(kind) => write!(f, "log record of kind {kind}, which this release does not know"),
+            Unknown::Kind(kind) => {
+                write!(f, "the log page has a part of kind {kind}, which this release does not know")
+            }
         }
     }
 }

@@ -121,7 +121,7 @@ impl ReadGroup<'_> {
         let least = (place.pages(len) as u64 - 1) * PAGE as u64 + BLOCK_LEN_MIN as u64;
         if offset + least > self.file.len() {
             let why = format!(
-                "the file of log group {} ends before byte {}, up to which records were stored",
+                "the file of log group {} ends before byte {}, up to which records were stored: those behind its end are lost, others stay readable",
                 self.ltn,
                 offset + least
             );
@@ -181,7 +181,9 @@ impl ReadGroup<'_> {
 }
 
 fn damaged(ltn: u64) -> Error {
-    Error::corruption(format!("a page of log group {ltn} is damaged or missing: its records are lost"))
+    Error::corruption(format!(
+        "the page of log group {ltn} at this offset is damaged or missing: its records are lost, others stay readable"
+    ))
 }
 
 #[cfg(test)]

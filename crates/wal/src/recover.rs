@@ -532,8 +532,10 @@ impl<'a> Scan<'a> {
             let batch = whole.batch(&fragment);
             let LoggedBatch { tenant, first_seq, last_seq, .. } = batch;
             // A tenant's sequences ascend, and a memtable does not accept an entry twice.
-            if self.report.seqs.last(tenant).is_some_and(|last| first_seq <= last) {
-                return Err(here(disorder("repeats sequence numbers of an earlier batch")));
+            if let Some(last) = self.report.seqs.last(tenant).filter(|last| first_seq <= *last) {
+                return Err(here(disorder(&format!(
+                    "begins with sequence number {first_seq}, but an earlier batch ends with {last}"
+                ))));
             }
             (self.replay)(&batch).map_err(here)?;
             self.report.batches += 1;
@@ -555,7 +557,9 @@ impl<'a> Scan<'a> {
     fn enter(&mut self, cursor: &Cursor<'_>, first: &PageHeader) -> Result<()> {
         let half = self.assembly.partial.take().is_some();
         if half && !self.end_sealed {
-            return Err(Error::corruption("the log group before this one ends in the middle of a batch"));
+            return Err(Error::corruption(
+                "the log group before the one in this file ends in the middle of a batch",
+            ));
         }
         self.end_sealed = cursor.group.sealed_end.is_some();
         self.accepted.push(Accepted {

@@ -707,8 +707,10 @@ impl Batches<'_> {
                 continue;
             }
             if first_seq <= self.last_seq {
-                let why =
-                    Error::corruption("a batch in the log repeats sequence numbers of an earlier batch");
+                let why = Error::corruption(format!(
+                    "a batch in the log begins with sequence number {first_seq}, but an earlier batch ends with {}",
+                    self.last_seq
+                ));
                 self.gap(here(why), false);
                 continue;
             }

@@ -275,7 +275,9 @@ impl Wal {
         }
         let span = last_seq.checked_sub(first_seq).and_then(|span| u32::try_from(span).ok());
         let Some(seq_span) = span else {
-            let why = format!("a batch cannot take the sequence numbers {first_seq} to {last_seq}");
+            let why = format!(
+                "a batch cannot take the sequence numbers {first_seq} to {last_seq}: they descend, or are over 2^32"
+            );
             return Err(Error::invalid(why));
         };
         let header = BatchHeader { tenant, first_seq, seq_span, len: len as u32 };

@@ -215,7 +215,7 @@ impl KernelAppendFile {
                 Ok(())
             }
             result => result.map_err(|e| {
-                self.handle.fail("cannot write the cached pages of a file to its device", e).at_offset(waited)
+                self.handle.fail("cannot write the cached pages of a file back", e).at_offset(waited)
             }),
         }
     }

@@ -131,17 +131,17 @@ impl Directory {
 }
 
 fn decode_log(reader: &mut Reader<'_>, least: Option<LogId>, mut offset: u64) -> Result<LogRows> {
-    let bad = |why: &str| Error::corruption(format!("a log in the directory has {why}"));
+    let bad = |why: &str| Error::corruption(format!("a log in the directory of the file has {why}"));
     let id = reader.varint()?;
-    let log = least.and_then(|least| least.checked_add(id)).ok_or_else(|| bad("an id out of range"))?;
+    let log = least.and_then(|least| least.checked_add(id)).ok_or_else(|| bad("an id over 64 bits"))?;
     let low = reader.varint()?;
     let high = low.checked_add(reader.varint()?).filter(|&high| high <= MAX_SEQ);
-    let seqs = (low, high.ok_or_else(|| bad("a sequence out of range"))?);
+    let seqs = (low, high.ok_or_else(|| bad("a sequence number over 56 bits"))?);
     let mut lsns = Builder::default();
     let mut next = 0u64;
     for _ in 0..reader.varint()? {
-        let first = next.checked_add(reader.varint()?).ok_or_else(|| bad("an LSN out of range"))?;
-        let count = u32::try_from(reader.varint()?).map_err(|_| bad("a record count out of range"))?;
+        let first = next.checked_add(reader.varint()?).ok_or_else(|| bad("an LSN over 64 bits"))?;
+        let count = u32::try_from(reader.varint()?).map_err(|_| bad("a count of records over 32 bits"))?;
         lsns.push_run(Run { first, count, bytes: reader.varint()? })?;
         next = first + u64::from(count);
     }

@@ -115,7 +115,9 @@ impl Footer {
         reader.take(8)?;
         if reader.rest() != kind.magic() {
             let name = kind.name();
-            return Err(bad(format!("no {name}: the magic at its end is missing (a cut or damaged file)")));
+            return Err(bad(format!(
+                "the file is no {name}: the magic number in its last bytes is missing, so the file was cut or damaged"
+            )));
         }
         match footer::judge(bytes, checksum::mask(footer.uid, at), VERSION) {
             footer::FooterState::Sound => {}
@@ -127,17 +129,23 @@ impl Footer {
                 return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
             }
             footer::FooterState::Damaged => {
-                return Err(bad("the footer is damaged or the file was cut".into()));
+                return Err(bad(format!(
+                    "the footer at the end of the {} is damaged, or the file was cut",
+                    kind.name()
+                )));
             }
         }
         if footer.uid != uid {
-            let why = format!("this is file {:?}, expected was {uid:?}: files were swapped", footer.uid);
+            let why = format!(
+                "the file has the identity {:?}, expected was {uid:?}: files were swapped",
+                footer.uid
+            );
             return Err(bad(why));
         }
         let directory_end = footer.directory_offset.checked_add(footer.directory_len);
         if footer.file_len != len || directory_end != Some(at) || footer.directory_len < SUM_LEN as u64 {
             return Err(bad(format!(
-                "the file has {len} bytes, {} were written with a directory of {} from {}",
+                "the file has {len} bytes, but by its footer it has {} bytes, with a directory of {} bytes at offset {}",
                 footer.file_len, footer.directory_len, footer.directory_offset
             )));
         }

@@ -53,7 +53,7 @@ impl Indexing {
         if follows && is_record {
             return Ok(());
         }
-        Err(Error::invalid(format!("{entry} is out of order or out of range")))
+        Err(Error::invalid(format!("{entry} is not behind the record before it, or out of range")))
     }
 
     /// Adds a record.
@@ -188,7 +188,7 @@ impl Indexed {
             Some(first) if first.log == log => Ok(rows),
             other => {
                 let found = other.map_or_else(|| "no log".to_owned(), |row| format!("log {}", row.log));
-                let why = format!("the index block is of {found}, expected was log {log}");
+                let why = format!("the index block at this offset is of {found}, expected was log {log}");
                 Err(self.input.blame(Error::corruption(why), offset))
             }
         }
@@ -198,8 +198,10 @@ impl Indexed {
     pub(crate) fn find(&self, rows: &LogRows, lsn: Lsn) -> Result<Option<Entry>> {
         let Some(block) = rows.block_of(lsn) else { return Ok(None) };
         let missing = || {
-            let why =
-                format!("LSN {lsn} of log {} is in the directory, but missing in its index block", rows.log);
+            let why = format!(
+                "LSN {lsn} of log {} is in the directory of the file, but missing in the index block at this offset",
+                rows.log
+            );
             self.input.blame(Error::corruption(why), block.offset)
         };
         rows::find(&self.block(rows.log, block)?, lsn).ok_or_else(missing).map(Some)

@@ -54,7 +54,7 @@ impl Input {
         let lies_there = offset >= from && offset.checked_add(len).is_some_and(|e| e <= end);
         if !lies_there || len < SUM_LEN as u64 {
             let why = format!(
-                "a reference to {len} bytes outside the data of the file: the referring file is damaged"
+                "the place of {len} bytes at this offset is outside the data of the file, or shorter than a checksum: the bytes that name this place are damaged"
             );
             return Err(self.blame(Error::corruption(why), offset));
         }
@@ -65,8 +65,12 @@ impl Input {
 
     /// Verifies a frame read from `offset`. Returns its payload.
     pub(crate) fn verify<'a>(&self, frame: &'a [u8], offset: u64) -> Result<&'a [u8]> {
-        let short =
-            || self.blame(Error::corruption("a frame is shorter than its checksum (4 bytes)"), offset);
+        let short = || {
+            self.blame(
+                Error::corruption("a part (frame) of the file is shorter than its checksum of 4 bytes"),
+                offset,
+            )
+        };
         let (payload, sum) = frame.split_last_chunk::<SUM_LEN>().ok_or_else(short)?;
         let sum = u32::from_le_bytes(*sum);
         checksum::verify(payload, self.footer.uid, offset, sum).map_err(|e| self.blame(e, offset))?;
@@ -83,7 +87,10 @@ impl Input {
 fn read_footer(file: &dyn ReadFile, kind: FileKind, uid: Uid) -> Result<Footer> {
     let len = file.len()?;
     let Some(at) = len.checked_sub(FOOTER_LEN as u64) else {
-        let why = format!("no {}: {len} bytes are fewer than a footer (the file was cut)", kind.name());
+        let why = format!(
+            "the file is no {}: its {len} bytes are fewer than the {FOOTER_LEN} bytes of a footer, so the file was cut",
+            kind.name()
+        );
         return Err(Error::corruption(why).at_offset(0));
     };
     let mut bytes = [0; FOOTER_LEN];
@@ -97,7 +104,9 @@ fn read_footer(file: &dyn ReadFile, kind: FileKind, uid: Uid) -> Result<Footer> 
 /// # Errors
 /// `Corruption` if there is no such footer; I/O errors.
 pub fn identity_of(file: &dyn ReadFile) -> Result<(FileKind, Uid)> {
-    let no_footer = || Error::corruption("not a LavaLog file: it has no such footer").at_file(file.path());
+    let no_footer = || {
+        Error::corruption("the file has no footer of a file of the log engine (LavaLog)").at_file(file.path())
+    };
     let at = file.len()?.checked_sub(FOOTER_LEN as u64).ok_or_else(no_footer)?;
     let mut bytes = [0; FOOTER_LEN];
     file.read_at(&mut bytes, at)?;

@@ -40,7 +40,7 @@ fn from_columns(log: LogId, [lsn, seq, at, len]: [u64; COLUMNS]) -> Result<Entry
             Ok(Entry { log, lsn, seq, at, len })
         }
         _ => Err(Error::corruption(format!(
-            "LSN {lsn}, sequence {seq} or length {len} of a record is out of range"
+            "the LSN {lsn}, sequence number {seq} or length {len} bytes of a record in an index block is out of range"
         ))),
     }
 }
@@ -108,7 +108,10 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
         }
     }
     if !reader.is_empty() {
-        return Err(Error::corruption("an index block has trailing bytes"));
+        return Err(Error::corruption(format!(
+            "an index block has {} bytes behind its last record",
+            reader.rest().len()
+        )));
     }
     let rows = cells.into_iter().map(|row| from_columns(log, row)).collect::<Result<Vec<Entry>>>()?;
     if !rows.is_sorted_by(|a, b| a.lsn < b.lsn) {

@@ -30,7 +30,7 @@ impl Packed {
         let Block { first, offset, len } = *block;
         if len >= 1 << LEN_BITS || offset >= 1 << (64 - LEN_BITS) {
             return Err(Error::corruption(format!(
-                "the length {len} or the offset {offset} of a block is out of range"
+                "the length of {len} bytes or the offset {offset} of an index block is out of range"
             )));
         }
         Ok(Packed { first, place: offset << LEN_BITS | u64::from(len) })
@@ -74,7 +74,7 @@ impl RecordsInFile {
     pub fn of(source: Source, rows: &LogRows) -> Result<RecordsInFile> {
         let blocks: Vec<Packed> = rows.blocks.iter().map(Packed::of).collect::<Result<_>>()?;
         let blocks = match blocks[..] {
-            [] => return Err(Error::corruption("a log in the directory has no blocks")),
+            [] => return Err(Error::corruption("a log in the directory of the file has no index blocks")),
             [block] => Blocks::One(block),
             _ => Blocks::Many(blocks.into_boxed_slice()),
         };

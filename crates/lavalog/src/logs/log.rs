@@ -137,7 +137,7 @@ impl Log {
     /// Returns the error for an append whose LSN has other bytes.
     pub fn exists(&self, lsn: Lsn) -> Error {
         let why = format!(
-            "log {} already has a record {lsn} with other bytes: truncate the log before writing it again",
+            "log {} already has a record {lsn} with other bytes, which stays: truncate the log before writing it again",
             self.name
         );
         Error::new(ErrorKind::AlreadyExists, why)

@@ -12,6 +12,9 @@ use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Effect of a refused name. (The caller may have created the store for it.)
+const NOTHING_MADE: &str = "no log was created, and no record was written";
+
 /// The logs by number and by name.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
@@ -83,12 +86,16 @@ impl Registry {
     /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name; `TooLarge` if the store has
     /// the maximum number of logs.
     pub fn check_create(&self, name: &str) -> Result<()> {
-        let too_large = |why: String| Err(Error::new(ErrorKind::TooLarge, why));
+        let too_large = |why: String| Err(Error::new(ErrorKind::TooLarge, why).with_remedy(NOTHING_MADE));
         if name.is_empty() {
-            return Err(Error::invalid("the name of a log is empty: give it one"));
+            let why = "the name of a log is empty: give it one";
+            return Err(Error::invalid(why).with_remedy(NOTHING_MADE));
         }
         if name.len() > NAME_LEN_MAX {
-            return too_large(format!("the name of a log is longer than {NAME_LEN_MAX} bytes: shorten it"));
+            return too_large(format!(
+                "the name of a log has {} bytes, over the limit of {NAME_LEN_MAX} bytes: shorten it",
+                name.len()
+            ));
         }
         if self.names.contains_key(name) {
             return Err(Error::new(
@@ -107,7 +114,9 @@ impl Registry {
         if id < self.next_id {
             return Ok(());
         }
-        Err(Error::corruption(format!("an operation on log {id}, although it was never created")))
+        Err(Error::corruption(format!(
+            "an operation changes the log with the id {id}, which no earlier operation created"
+        )))
     }
 
     pub(super) fn get_mut(&mut self, id: LogId) -> Option<&mut Log> {

@@ -164,7 +164,7 @@ impl Sources {
             let hinted = hints.added.get(number);
             let is_hinted = hinted.is_some_and(|meta| !disk.known.contains_key(&meta.uid));
             if self.state.is_none() && !is_hinted && !hints.removed.contains(number) {
-                let why = "the footer of a LavaLog file is damaged: without a manifest its role is unknown";
+                let why = "the footer of a file of the log engine (LavaLog) is damaged: without a manifest its role is unknown";
                 report.damage(&Error::corruption(why).at_file(dir.join(name)));
                 self.cold_is_lost |= name.ends_with(".e1-3");
                 self.index_is_lost |= name.ends_with(".e1-1");
@@ -304,7 +304,8 @@ impl<'a> Disk<'a> {
         };
         let missing = |e: Error| match e.kind() {
             ErrorKind::NotFound => {
-                Error::corruption("a LavaLog file in the manifest is missing").at_file(&path)
+                Error::corruption("a file of the log engine (LavaLog) that the manifest lists is missing")
+                    .at_file(&path)
             }
             _ => e,
         };

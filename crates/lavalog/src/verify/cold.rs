@@ -107,7 +107,9 @@ impl ColdCheck {
             }
             for row in now {
                 if self.next.is_some_and(|next| next != row.at) {
-                    let why = format!("the index has no record for the bytes before {row}");
+                    let why = format!(
+                        "the index of the cold file has no record for the bytes before this offset, where {row} begins"
+                    );
                     let path = self.file.path();
                     self.losses.note(&Error::corruption(why).at_file(path).at_offset(row.at));
                 }
@@ -134,7 +136,7 @@ impl ColdCheck {
 
     fn finish(&mut self, core: &Core, report: &mut VerifyReport) {
         if let Some(next) = self.next.filter(|next| *next != self.file.records_end()) {
-            let why = "the index has no record for the bytes after its last one";
+            let why = "the index of the cold file has no record for the bytes from this offset on";
             self.losses.note(&Error::corruption(why).at_file(self.file.path()).at_offset(next));
         }
         report.checked.cold_files.add(1, self.meta.len);

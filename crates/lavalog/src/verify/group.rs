@@ -351,7 +351,7 @@ fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
         None => Ok(false),
         Some(row) if row == *entry => Ok(true),
         Some(row) => {
-            let why = format!("the index has {row}, but log group {ltn} has {entry}");
+            let why = format!("the index of log group {ltn} has {row}, but the group itself has {entry}");
             let e = Error::corruption(why);
             Err(file.map_or(e.clone(), |file| e.at_file(file)))
         }

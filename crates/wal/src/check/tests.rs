@@ -221,7 +221,7 @@ fn a_truncated_or_spliced_group_is_named() {
     let e = told(group.filled).unwrap();
     assert_eq!(
         e.message(),
-        "a page of the log does not continue the page before it: pages were lost or exchanged"
+        "the page of the log at this offset does not continue the page before it: pages were lost or exchanged"
     );
     assert_eq!((e.file(), e.offset()), (Some(&*path), Some(PAGE as u64)));
 }

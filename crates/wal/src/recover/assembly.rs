@@ -65,24 +65,26 @@ impl Assembly {
         let mut batch = match (begins, fragment.batch, self.partial.take()) {
             (true, Some(batch), None) => {
                 let last_seq = batch.first_seq.checked_add(u64::from(batch.seq_span));
-                let last_seq = last_seq.ok_or_else(|| disorder("has sequence numbers over 64 bits"))?;
+                let last_seq = last_seq.ok_or_else(|| disorder("has a last sequence number over 64 bits"))?;
                 let (tenant, first_seq, len) = (batch.tenant, batch.first_seq, batch.len as usize);
                 let place = page.in_page(fragment.pos + fragment.kind.header_len());
                 Partial { tenant, place, first_seq, last_seq, len, bytes: Vec::new() }
             }
             (false, None, Some(partial)) => partial,
             (false, None, None) if self.begins_inside => return Ok(None),
-            (true, ..) => return Err(disorder("begins inside another batch")),
+            (true, ..) => return Err(disorder("begins before the end of the batch before it")),
             (false, ..) => return Err(disorder("continues without its first part")),
         };
         self.begins_inside = false;
         let Partial { tenant, place, first_seq, last_seq, len, .. } = batch;
         let have = batch.bytes.len() + fragment.payload.len();
         if len > BATCH_LEN_MAX || have > len || (have == len) != ends {
-            return Err(disorder("differs in length from its header"));
+            return Err(disorder(&format!(
+                "has {have} bytes up to this page, which do not fit the {len} bytes in its header (at most {BATCH_LEN_MAX})"
+            )));
         }
         if fragment.tenant != tenant {
-            return Err(disorder("has parts of different engines"));
+            return Err(disorder("has parts of two engines of the store"));
         }
         if begins && ends {
             return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: None }));

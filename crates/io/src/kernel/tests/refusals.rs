@@ -70,7 +70,7 @@ const OF_FILES: [(&str, Call, Try); 16] = [
         let _watch = begin();
         file.append(&[1; 3 * PAGE])
     }),
-    ("cannot write back a file", Call::WriteBack, |env, dir, begin| {
+    ("cannot write the cached pages of a file back", Call::WriteBack, |env, dir, begin| {
         let options = CreateOptions { sync_every: PAGE as u64, ..small_options(Access::Buffered) };
         let mut file = env.fs.create(&dir.join("a"), &options)?;
         let _watch = begin();
@@ -123,7 +123,7 @@ const OF_DEVICES: [(&str, Call, Try); 8] = [
         let _watch = begin();
         open(&dir.join("image"), &DeviceOptions::default()).map(drop)
     }),
-    ("cannot map a device", Call::Map, |_, dir, begin| {
+    ("cannot map the first page of a device, which its syncs need", Call::Map, |_, dir, begin| {
         // Only raw devices are mapped in production; an image can be mapped just as well.
         drop(image(dir));
         let handle = Handle::open("", &dir.join("image"), OFlags::RDWR, Access::Buffered).unwrap();

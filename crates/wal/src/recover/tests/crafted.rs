@@ -205,7 +205,7 @@ fn half_a_batch_before_a_group_is_not_the_log_end() {
         assert!(read_only(&next, &manifest).is_ok());
         manifest.groups.values_mut().for_each(|sealed_end| *sealed_end = None);
         if let Err(e) = read_only(&next, &manifest) {
-            let whole = "the log group before this one ends in the middle of a batch";
+            let whole = "the log group before the one in this file ends in the middle of a batch";
             assert_eq!((e.message(), e.offset()), (whole, Some(0)));
             told += 1;
         }
