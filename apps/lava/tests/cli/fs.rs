@@ -322,8 +322,14 @@ fn a_volume_may_be_on_two_devices() {
     let log = log["name"].as_str().unwrap();
     assert!(fs(&s, &format!("stat large+fast /db/{log}")).contains("speed:"));
     for (line, told) in [
-        ("df large", "the device is the capacity device of a volume of two devices: name its speed device as well"),
-        ("fsck fast", "the device is the speed device of a volume of two devices: name its capacity device as well"),
+        (
+            "df large",
+            "the device is the capacity device of a volume of two devices: name its speed device as well",
+        ),
+        (
+            "fsck fast",
+            "the device is the speed device of a volume of two devices: name its capacity device as well",
+        ),
         ("grow large 200M", "the device is the capacity device of a volume of two"),
     ] {
         assert!(fails(&s, 2, line).contains(told), "{line}");

@@ -63,7 +63,10 @@ fn invalid_frees_and_allocations_are_named() {
     );
     let full = core.allocate_journal(5).unwrap_err();
     assert_eq!(full.kind(), base::ErrorKind::NoSpace);
-    assert_eq!(full.message(), "the journal of the volume needs 5 blocks of 4096 bytes, but 4 are free; remove files, or grow the volume (`lava fs grow`)");
+    assert_eq!(
+        full.message(),
+        "the journal of the volume needs 5 blocks of 4096 bytes, but 4 are free; remove files, or grow the volume (`lava fs grow`)"
+    );
     assert_eq!(core.allocate_journal(4).unwrap(), [Extent::new(60, 4)]);
     let unknown = core.open(9).map(drop).unwrap_err();
     let told = "the volume has no file with the number (inode) 9: open the file again by its path";

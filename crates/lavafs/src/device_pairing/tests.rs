@@ -71,8 +71,14 @@ fn one_device_of_two_is_refused_and_the_missing_named() {
     session(&sim, "a");
     let before = DEVICES.map(|name| sim.read_file(name).unwrap());
     for (name, told) in [
-        ("/fast", "the device is the speed device of a volume of two devices: name its capacity device as well"),
-        ("/large", "the device is the capacity device of a volume of two devices: name its speed device as well"),
+        (
+            "/fast",
+            "the device is the speed device of a volume of two devices: name its capacity device as well",
+        ),
+        (
+            "/large",
+            "the device is the capacity device of a volume of two devices: name its speed device as well",
+        ),
     ] {
         let device = || sim.device(name, 0).unwrap();
         refused(mount(&sim.env(), device(), MountOptions::default()), ErrorKind::InvalidArgument, told);

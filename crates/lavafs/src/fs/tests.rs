@@ -132,7 +132,10 @@ fn open_files_refuse_appends_after_a_hole() {
     fs.punch_hole(Path::new("/s"), BLOCK, BLOCK).unwrap();
     let partial = scratch.write(BLOCK as usize - 4, &[1; 9]).unwrap_err();
     assert_eq!((partial.stored_bytes, partial.error.kind()), (4, base::ErrorKind::InvalidArgument));
-    assert_eq!(partial.error.message(), "the range of the write has a hole of the scratch file: write elsewhere");
+    assert_eq!(
+        partial.error.message(),
+        "the range of the write has a hole of the scratch file: write elsewhere"
+    );
     assert_eq!(partial.error.file(), Some(Path::new("/s")));
 }
 

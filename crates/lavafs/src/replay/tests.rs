@@ -246,8 +246,14 @@ fn an_inconsistent_journal_is_refused() {
     };
     let link = |name: &str, ino| Op::Link { dir: String::new(), name: name.into(), ino };
     let cases: Vec<(&str, Vec<Op>)> = vec![
-        ("a transaction of the journal has an operation (jump) that only a metadata dump may have", vec![jump()]),
-        ("a transaction of the journal has operations behind its switch to other blocks, which must be the last", vec![switch(), next()]),
+        (
+            "a transaction of the journal has an operation (jump) that only a metadata dump may have",
+            vec![jump()],
+        ),
+        (
+            "a transaction of the journal has operations behind its switch to other blocks, which must be the last",
+            vec![switch(), next()],
+        ),
         (
             "a link to the next blocks of the journal or of its dump names no blocks",
             vec![Op::JournalExtend { extents: Vec::new() }],
@@ -256,7 +262,10 @@ fn an_inconsistent_journal_is_refused() {
             "a file has a hole of 0 blocks",
             vec![file(800, 8), link("h", 800), Op::Extend { ino: 800, extents: vec![Extent::hole(0)] }],
         ),
-        ("to two files, or to a file and itself", vec![file(800, 8), link("h", 800), file(801, 9), link("i", 801)]),
+        (
+            "to two files, or to a file and itself",
+            vec![file(800, 8), link("h", 800), file(801, 9), link("i", 801)],
+        ),
     ];
     for (told, ops) in cases {
         let sim = machine();
@@ -305,7 +314,10 @@ fn an_inconsistent_metadata_dump_is_refused() {
         part
     };
     let told = told_of_dump(vec![next(900)], 2);
-    assert!(told.ends_with("the dump leads to transaction 2 of the journal instead of transaction 1"), "{told}");
+    assert!(
+        told.ends_with("the dump leads to transaction 2 of the journal instead of transaction 1"),
+        "{told}"
+    );
     let told = told_of_dump(vec![Vec::new()], 1);
     assert!(told.ends_with("a part of the dump has no operations"), "{told}");
 }
@@ -334,6 +346,9 @@ fn a_metadata_dump_without_space_is_refused() {
     let parts = vec![vec![0; 9000]];
     let e = encode_dump(owner, (9, 5), parts, &jump, &[Extent::new(397, 2)]).unwrap_err();
     assert_eq!(e.kind(), base::ErrorKind::NoSpace, "{e}");
-    assert_eq!(e.message(), "the volume has no 16384 free bytes for a copy (dump) of its metadata; remove files, or use a larger device");
+    assert_eq!(
+        e.message(),
+        "the volume has no 16384 free bytes for a copy (dump) of its metadata; remove files, or use a larger device"
+    );
     assert_eq!(sim.state_hash(), before, "nothing is written");
 }

@@ -44,6 +44,10 @@ fn malformed_index_file_blocks_are_reported() {
     writer.output.finish(FileKind::Index, &directory.encode(&head().encode(), 0), 257).unwrap();
     let (file, directory) = IndexFile::open(Stored::new(file.take()), 7, uid()).unwrap();
     let e = file.verify(&directory).unwrap_err();
-    assert!(e.is_corruption() && e.message() == "a part (frame) of the file is shorter than its checksum of 4 bytes", "{e}");
+    assert!(
+        e.is_corruption()
+            && e.message() == "a part (frame) of the file is shorter than its checksum of 4 bytes",
+        "{e}"
+    );
     assert_eq!((e.file(), e.offset()), (Some(Path::new(PATH)), Some(0)));
 }
