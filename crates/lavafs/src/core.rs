@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 /// Remedy of damage in the metadata of a volume that a mount finds.
-pub(crate) const FSCK: &str = "nothing was changed: `lava fs fsck` lists the damage, and `lava fs fsck --repair` gives up the damaged part and keeps the rest";
+pub(crate) const FSCK: &str = "nothing was changed; run `lava fs fsck` to list the damage, then `lava fs fsck --repair`, which gives up the damaged part and keeps the rest";
 
 /// Approximate size of the operations in a dump part, in bytes.
 pub(crate) const DUMP_PART_LEN: usize = 256 << 10;
@@ -372,7 +372,7 @@ impl Core {
                 let why = format!(
                     "the blocks {extent} (first block, count) of the volume are freed twice: two files share them"
                 );
-                let remedy = "unmount the volume; `lava fs fsck` lists the damage, and `lava fs fsck --repair` removes one of the files";
+                let remedy = "unmount the volume, and run `lava fs fsck`, then `lava fs fsck --repair`, which removes one of the files";
                 return Err(Error::corruption(why).with_remedy(remedy));
             }
             if let Some(discards) = &mut self.discards {

@@ -167,7 +167,7 @@ impl ScratchFile for LavaScratchFile {
         for (now, at) in layout::cut(&pieces, data) {
             let at = at.ok_or_else(|| {
                 let why = "the range of the write has a hole of the scratch file: write elsewhere";
-                let remedy = "the part before the hole is written";
+                let remedy = "the bytes before the hole are written";
                 fail(stored_bytes, Error::invalid(why).at_offset(offset as u64).with_remedy(remedy))
             })?;
             let written = self.volume.device.write_scratch(now, at);

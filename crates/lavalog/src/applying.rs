@@ -28,7 +28,7 @@ impl LogHandle {
         let (core, log, name) = (self.store().core(), self.id(), self.name()?);
         if !core.appliers.enter(log) {
             let why =
-                format!("log {name} has an applier already, and takes one at a time: drop that one first");
+                format!("log {name} already has an applier, and takes one at a time: drop that one first");
             return Err(Error::new(ErrorKind::Locked, why));
         }
         Ok(Applying { core: core.clone(), log })

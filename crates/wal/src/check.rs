@@ -160,7 +160,7 @@ impl LogCheck {
         let there = group.filled.min(group.file.len());
         if is_new && there < group.filled {
             let why = format!(
-                "the file of log group {} ends at this offset, before byte {}, up to which records were stored",
+                "the file of log group {} ends before byte {}, up to which records were stored: it was cut off at this offset",
                 group.ltn, group.filled
             );
             self.bad(&group, there, Error::corruption(why), found);

@@ -267,5 +267,8 @@ fn a_lane_with_batches_of_another_engine_is_not_copied() {
     store.close().unwrap();
     drop(store);
     let e = open(&sim, Path::new(DIR)).checkpoint(Path::new("/copy")).unwrap_err();
-    assert!(e.kind() == ErrorKind::Unsupported && e.message().contains("a batch of engine 7"), "{e}");
+    assert!(
+        e.kind() == ErrorKind::Unsupported && e.message().contains("a batch of the engine with the number 7"),
+        "{e}"
+    );
 }
