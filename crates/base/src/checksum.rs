@@ -77,7 +77,7 @@ pub fn verify(payload: &[u8], uid: Uid, offset: u64, stored: u32) -> Result<()> 
         Ok(())
     } else {
         Err(Error::corruption(format!(
-            "checksum does not match: {} bytes are damaged, stale or from another place",
+            "checksum does not match: the {} bytes at this offset are damaged, stale or from another place",
             payload.len()
         ))
         .at_offset(offset))

@@ -181,8 +181,8 @@ impl<'a> InternalKey<'a> {
     pub fn decode(encoded: &'a [u8]) -> Result<Self> {
         if encoded.len() < TRAILER_LEN {
             let why = format!(
-                "an internal key has {} bytes, fewer than its trailer of {TRAILER_LEN} bytes (sequence and \
-                 kind)",
+                "an internal key has {} bytes, fewer than its trailer of {TRAILER_LEN} bytes (sequence number \
+                 and kind of entry)",
                 encoded.len()
             );
             return Err(Error::corruption(why));

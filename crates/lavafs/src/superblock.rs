@@ -188,7 +188,7 @@ impl Superblock {
         let mut r = Reader::new(bytes);
         if r.array::<8>()? != MAGIC {
             return Err(Error::not_found(
-                "the device has no LavaFS: format it with mkfs, or name another device",
+                "the device has no LavaFS: name another device, or format this one (`lava fs mkfs`), which erases it",
             ));
         }
         let version = r.u32()?;

@@ -179,8 +179,9 @@ impl RowFiles {
             return Ok(rows);
         }
         let (first, last) = (lsns.start(), lsns.end());
-        let why =
-            format!("records {first} to {last} of log {log} are missing in their index block of {source}");
+        let why = format!(
+            "records {first} to {last} of log {log} are missing in their index block of {source}; other records stay readable"
+        );
         Err(Error::corruption(why))
     }
 }

@@ -49,7 +49,7 @@ impl FullVolume {
         if self.fill_reserved()? {
             return Ok(());
         }
-        let why = "the volume of the logs is full: trim or delete logs, or free space; appends then resume";
+        let why = "the volume of the logs is full, and nothing was written: trim or delete logs, or free space; appends then resume";
         Err(Error::new(ErrorKind::NoSpace, why).at_file(&self.store.context().dir))
     }
 

@@ -104,7 +104,7 @@ impl FileMeta {
             1 => FileRole::Index { ltn: number(r)? },
             2 => FileRole::Checkpoint,
             3 => FileRole::Cold { generation: small(r)? },
-            kind => return Err(newer(format!("kind {kind} of files of LavaLog"))),
+            kind => return Err(newer(format!("the kind {kind} of a file of the log engine (LavaLog)"))),
         };
         Ok(FileMeta { number: file, uid, len, role })
     }
@@ -242,7 +242,7 @@ impl Engine for LavaLog {
         let add = (0..count).map(|_| FileMeta::take(&mut r)).collect::<Result<_>>()?;
         match r.is_empty() {
             true => Ok(LogEdit { floor, remove, add }),
-            false => Err(newer("a step of LavaLog with more behind it")),
+            false => Err(newer("an edit of the log engine (LavaLog) with bytes behind its last field")),
         }
     }
 

@@ -607,7 +607,7 @@ impl SalvagedLog {
 
     fn missing(&self, file: usize, index: u64) -> Error {
         let path = self.files.get(file).map(|log| log.path.clone()).unwrap_or_default();
-        let why = "durable log pages are damaged or missing";
+        let why = "durable log pages from this offset on are damaged or missing";
         Error::corruption(why).at_file(path).at_offset(index * self.lane.unit() as u64)
     }
 }

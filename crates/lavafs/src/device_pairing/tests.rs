@@ -106,7 +106,7 @@ fn devices_that_do_not_belong_together_are_refused() {
     refused(
         mounted(&sim, ["/empty", "/empty-too"]),
         ErrorKind::NotFound,
-        "the device has no LavaFS: format it with mkfs, or name another device",
+        "the device has no LavaFS: name another device, or format this one (`lava fs mkfs`), which erases it",
     );
     format(&sim.env(), &*sim.device("/one", LEN).unwrap(), &FormatOptions::small()).unwrap();
     let told = "the device has a volume of this one device only: name it alone";

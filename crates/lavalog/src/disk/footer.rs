@@ -123,7 +123,7 @@ impl Footer {
             footer::FooterState::Sound => {}
             footer::FooterState::Newer(version) => {
                 let why = format!(
-                    "{} of format version {version}; this release reads up to {VERSION}: use a newer one",
+                    "the {} has format version {version}; this release reads up to {VERSION}: use a newer release",
                     kind.name()
                 );
                 return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));

@@ -88,7 +88,7 @@ impl SalvagedState {
         }
         sources.log.displaced.iter().for_each(|e| report.damage(e));
         for path in sources.log.silent() {
-            let why = "a retained log group has no readable page, or its file is missing";
+            let why = "the file of a log group with needed records has no readable page, or is missing";
             report.damage(&Error::corruption(why).at_file(path));
             known.has_uncertain_gaps |=
                 group_of(sources, Some(path)).is_none_or(|ltn| !indexed.contains_key(&ltn));

@@ -209,7 +209,7 @@ fn a_missing_group_loses_its_records() {
         let damaged = sim.crash(CrashKind::ProcessKill, 6);
         damaged.env().fs.remove(path).unwrap();
         let report = check(&damaged, &whole, &path.display().to_string());
-        tells(&report, "a retained log group has no readable page")
+        tells(&report, "the file of a log group with needed records has no readable page")
     });
     assert!(told.count() > 0);
 }
