@@ -328,7 +328,7 @@ impl Records<'_> {
         let len = len_of(&entry);
         if len > end - self.next {
             return Err(self.blame(Error::corruption(
-                "the record at this offset ends after the end of the records in the cold log file",
+                "the record at this offset ends after the end of the records in the cold log file; other records stay readable",
             )));
         }
         self.fill(len)?;

@@ -154,7 +154,8 @@ mod tests {
         let named = ["read_bytes", "write_bytes", "the counters of a block device"];
         for (e, name) in refused.iter().zip(named) {
             assert_eq!((e.kind(), e.file()), (ErrorKind::Unsupported, Some(path)));
-            let why = format!("this kernel does not report {name}: use a kernel with I/O accounting");
+            let why =
+                format!("this kernel does not report {name} in this file: use a kernel with I/O accounting");
             assert_eq!(e.message(), why);
         }
         // The kernel's virtual files have no device.

@@ -188,7 +188,9 @@ impl Indexed {
             Some(first) if first.log == log => Ok(rows),
             other => {
                 let found = other.map_or_else(|| "no log".to_owned(), |row| format!("log {}", row.log));
-                let why = format!("the index block at this offset is of {found}, expected was log {log}");
+                let why = format!(
+                    "the index block at this offset is of {found}, expected was log {log}; records in other blocks stay readable"
+                );
                 Err(self.input.blame(Error::corruption(why), offset))
             }
         }
@@ -199,7 +201,7 @@ impl Indexed {
         let Some(block) = rows.block_of(lsn) else { return Ok(None) };
         let missing = || {
             let why = format!(
-                "LSN {lsn} of log {} is in the directory of the file, but missing in the index block at this offset",
+                "LSN {lsn} of log {} is in the directory of the file, but missing in the index block at this offset; records in other blocks stay readable",
                 rows.log
             );
             self.input.blame(Error::corruption(why), block.offset)

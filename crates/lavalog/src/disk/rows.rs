@@ -40,7 +40,7 @@ fn from_columns(log: LogId, [lsn, seq, at, len]: [u64; COLUMNS]) -> Result<Entry
             Ok(Entry { log, lsn, seq, at, len })
         }
         _ => Err(Error::corruption(format!(
-            "the LSN {lsn}, sequence number {seq} or length {len} bytes of a record in an index block is out of range"
+            "the LSN {lsn}, sequence number {seq} or length {len} bytes of a record in an index block is out of range; records in other blocks stay readable"
         ))),
     }
 }
@@ -109,13 +109,15 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
     }
     if !reader.is_empty() {
         return Err(Error::corruption(format!(
-            "an index block has {} bytes behind its last record",
+            "an index block has {} bytes behind its last record; records in other blocks stay readable",
             reader.rest().len()
         )));
     }
     let rows = cells.into_iter().map(|row| from_columns(log, row)).collect::<Result<Vec<Entry>>>()?;
     if !rows.is_sorted_by(|a, b| a.lsn < b.lsn) {
-        return Err(Error::corruption("the LSNs in an index block do not ascend"));
+        return Err(Error::corruption(
+            "the LSNs in an index block do not ascend; records in other blocks stay readable",
+        ));
     }
     Ok(rows)
 }
