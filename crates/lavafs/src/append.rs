@@ -170,6 +170,7 @@ impl LavaAppendFile {
                 Error::invalid(
                     "the file was not closed when blocks at its end were freed (punched): close a file before you punch it",
                 )
+                .with_remedy("the file takes no more writes")
             })?;
             match alone {
                 true => self.volume.durability.poisoned_by(self.volume.device.write_durable(now, offset))?,

@@ -107,7 +107,7 @@ impl CheckpointWriter {
     pub fn add(&mut self, log: &SavedLog) -> Result<()> {
         if let Some(last) = self.last.filter(|last| *last >= log.id) {
             let why = format!(
-                "log {} came to a checkpoint after log {last}, out of the order of their ids, by a fault of the engine: report it",
+                "log {} came to a checkpoint after log {last}, out of the order of their ids (a fault of the engine: report it)",
                 log.id
             );
             return Err(self.output.blame(Error::invalid(why)));

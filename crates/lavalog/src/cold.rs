@@ -115,7 +115,7 @@ impl ColdFileWriter {
         let len = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= crate::limits::RECORD_LEN_MAX);
         let Some(len) = len else {
             let why = format!(
-                "a record of {} bytes is over the limit of {} bytes for a cold file",
+                "a record of {} bytes is over the limit of {} bytes for a cold file (a fault of the engine: report it)",
                 bytes.len(),
                 crate::limits::RECORD_LEN_MAX
             );

@@ -154,7 +154,7 @@ impl Groups {
         let prev = history.chain.unwrap_or(Chain { ltn: 0, end_lpn: 0, used: 0 });
         if prev.end_lpn > next_lpn || history.groups.iter().any(|g| g.ltn >= first.ltn) {
             let why = format!(
-                "log group {} from log page {next_lpn} on does not follow log page {} of log group {}",
+                "log group {} from log page {next_lpn} on does not follow log page {} of log group {} (a fault of the engine: report it)",
                 first.ltn, prev.end_lpn, prev.ltn
             );
             return Err(Error::invalid(why).at_file(first.file.path()));
@@ -173,7 +173,10 @@ impl Groups {
         check(&group)?;
         let last = self.spares.back().map_or(self.active.prepared.ltn, |s| s.ltn);
         if group.ltn <= last {
-            let why = format!("spare log group {} does not come after log group {last}", group.ltn);
+            let why = format!(
+                "spare log group {} does not come after log group {last} (a fault of the engine: report it)",
+                group.ltn
+            );
             return Err(Error::invalid(why).at_file(group.file.path()));
         }
         self.spares.push_back(group);

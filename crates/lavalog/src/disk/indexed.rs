@@ -53,7 +53,9 @@ impl Indexing {
         if follows && is_record {
             return Ok(());
         }
-        Err(Error::invalid(format!("{entry} is not behind the record before it, or out of range")))
+        Err(Error::invalid(format!(
+            "{entry} is not behind the record before it, or out of range (a fault of the engine: report it)"
+        )))
     }
 
     /// Adds a record.
