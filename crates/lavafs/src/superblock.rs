@@ -409,12 +409,13 @@ impl Slots {
                 ErrorKind::Unsupported => Err(other),
                 _ => Ok((one, false)),
             },
-            [Err(a), Err(b)] => Err(match if a.kind() == ErrorKind::NotFound { b } else { a } {
-                e if e.is_corruption() => {
-                    e.context("both copies of the superblock are damaged").with_remedy(NO_SUPERBLOCK)
-                }
-                e => e,
-            }),
+            [Err(a), Err(b)] => {
+                let e = if a.kind() == ErrorKind::NotFound { b } else { a };
+                Err(match e.is_corruption() {
+                    true => e.context("both copies of the superblock are damaged").with_remedy(NO_SUPERBLOCK),
+                    false => e,
+                })
+            }
         }
     }
 }
