@@ -21,7 +21,7 @@ use base::{Error, ErrorKind, Result, Uid, checksum};
 use io::{AlignedBuf, BlockDevice};
 
 /// Remedy of a volume without a readable superblock.
-const NO_SUPERBLOCK: &str = "nothing was changed; `lava fs fsck --repair` cannot restore both copies: restore a copy of the device, or run `lava fs mkfs --force` and restore a backup";
+const NO_SUPERBLOCK: &str = "nothing was changed; `lava fs fsck --repair` cannot restore it without one good copy: restore a copy of the device, or run `lava fs mkfs --force` and restore a backup";
 
 /// First bytes of a slot.
 pub const MAGIC: [u8; 8] = *b"LAVAFS\r\n";
@@ -412,7 +412,9 @@ impl Slots {
             [Err(a), Err(b)] => {
                 let e = if a.kind() == ErrorKind::NotFound { b } else { a };
                 Err(match e.is_corruption() {
-                    true => e.context("both copies of the superblock are damaged").with_remedy(NO_SUPERBLOCK),
+                    true => {
+                        e.context("the superblock cannot be read from either copy").with_remedy(NO_SUPERBLOCK)
+                    }
                     false => e,
                 })
             }
