@@ -166,7 +166,9 @@ struct Place {
 
 #[cold]
 fn bad(what: &str) -> Error {
-    Error::corruption(format!("data block of a key table (kSST): {what}"))
+    Error::corruption(format!(
+        "a data block of a key table (kSST) is damaged, the other blocks stay readable: {what}"
+    ))
 }
 
 impl Shape {
@@ -185,7 +187,9 @@ impl Shape {
         let first_seq = u64::from_le_bytes(*first_seq);
         let restart_count = (count & !EXPIRES_FLAG) as usize;
         let keys_end = restart_count.checked_mul(RESTART_LEN).and_then(|n| body.len().checked_sub(n));
-        let keys_end = keys_end.ok_or_else(|| bad("its restart points need more bytes than it has"))?;
+        let keys_end = keys_end.ok_or_else(|| {
+            bad(&format!("its {restart_count} restart points do not fit its {} bytes", block.len()))
+        })?;
         if restart_count == 0 || values_len >= keys_end {
             return Err(bad(&format!(
                 "it has no entries: {restart_count} restart points, values to byte {values_len}, keys to \
@@ -204,16 +208,16 @@ impl Shape {
         });
         place
             .filter(|p| p.key < self.keys_end && p.value <= self.keys_start)
-            .ok_or_else(|| bad("a restart point leads outside the block"))
+            .ok_or_else(|| bad(&format!("restart point {i} leads outside its {} bytes", block.len())))
     }
 
     #[inline(always)]
     fn entry(&self, block: &[u8], place: Place) -> Result<Entry> {
         match self.entry_at(block, place) {
             Some(entry) => Ok(entry),
-            None => {
-                Err(bad("an entry ends past the block, or has an unknown kind or a sequence over 56 bits"))
-            }
+            None => Err(bad(
+                "an entry in it ends past its end, or has an unknown kind or a sequence over 56 bits",
+            )),
         }
     }
 
@@ -355,7 +359,7 @@ impl InlineCursor {
         self.valid = false;
         let entry = self.shape.entry(&self.block, place)?;
         if entry.shared > self.key.len().saturating_sub(key::TRAILER_LEN) {
-            return Err(bad("an entry shares a longer prefix than the key before it has"));
+            return Err(bad("an entry in it shares more bytes of the key before it than that key has"));
         }
         self.key.truncate(entry.shared);
         self.settle(&entry);

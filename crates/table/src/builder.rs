@@ -11,7 +11,7 @@ use crate::block::InlineBlockBuilder;
 use crate::footer::{FOOTER_LEN, Footer};
 use crate::frame::BlockHandle;
 use crate::options::{TableIdentity, TableOptions};
-use crate::prefix::shared_len;
+use crate::prefix::{named, shared_len};
 use crate::properties::{Properties, Retained};
 use crate::reference::Reference;
 use crate::reference_block::ReferenceBlockBuilder;
@@ -208,7 +208,7 @@ impl KsstBuilder {
     #[cold]
     fn refuse(&self, e: Error) -> Error {
         let e = if e.is_corruption() { e.with_kind(ErrorKind::InvalidArgument) } else { e };
-        self.sink.blame(e.context("adding to a table"))
+        self.sink.blame(e.context("adding to a key table (kSST)"))
     }
 
     /// Returns the user key of the last entry.
@@ -235,9 +235,11 @@ impl KsstBuilder {
         if ascending {
             return Ok(shared);
         }
-        Err(self.refuse(Error::invalid(
-            "the key is not after the last key of the table: add keys in ascending order",
-        )))
+        Err(self.refuse(Error::invalid(format!(
+            "key {} is not after the last key {}: add keys in ascending order, newest version first",
+            named(user_key, trailer),
+            named(last_user, last_trailer)
+        ))))
     }
 
     fn add_inline(
@@ -346,7 +348,7 @@ impl KsstBuilder {
         }
         if t.start.len().max(t.end.len()) > limits::KEY_LEN_MAX {
             let why = format!(
-                "a key of a range deletion has {} bytes, over the limit of {} bytes",
+                "the start or end key of a range deletion has {} bytes, over the limit of {} bytes",
                 t.start.len().max(t.end.len()),
                 limits::KEY_LEN_MAX
             );
@@ -354,7 +356,7 @@ impl KsstBuilder {
         }
         if t.seq > MAX_SEQ {
             return Err(self.refuse(Error::invalid(format!(
-                "the sequence {} of a range deletion is over 56 bits",
+                "the sequence {} of a range deletion is over 56 bits ({MAX_SEQ})",
                 t.seq
             ))));
         }

@@ -113,6 +113,8 @@ pub(crate) fn read_fields(
 pub(crate) fn small<T: TryFrom<u64>>(v: u64) -> Result<T> {
     T::try_from(v).map_err(|_| {
         let bits = 8 * size_of::<T>();
-        Error::corruption(format!("a number in the properties of a file is {v}, over {bits} bits"))
+        Error::corruption(format!(
+            "a number in the properties of a table or value file is {v}, over its limit of {bits} bits"
+        ))
     })
 }

@@ -118,9 +118,11 @@ impl TableFile {
         let fits = handle.end() <= self.frames_end && handle.len <= FRAME_LEN_MAX as u64;
         if !fits || handle.len < TRAILER_LEN as u64 {
             let why = format!(
-                "the index leads to a block of {} bytes: blocks have {TRAILER_LEN} to {FRAME_LEN_MAX} \
-                 bytes and end before byte {}",
-                handle.len, self.frames_end
+                "the index leads to a block of {} bytes that ends at byte {}: blocks have {TRAILER_LEN} \
+                 to {FRAME_LEN_MAX} bytes and end by byte {}",
+                handle.len,
+                handle.end(),
+                self.frames_end
             );
             return Err(self.locate(Error::corruption(why), handle.offset));
         }
@@ -170,8 +172,8 @@ impl TableFile {
         for (begin, next) in handles.iter().map(|h| h.offset).chain([self.frames_end]).zip(ends.chain([0])) {
             if begin != end {
                 let why = format!(
-                    "blocks overlap or leave a gap: one ends at byte {end}, the next one begins at byte \
-                     {begin}"
+                    "blocks of the file overlap or leave a gap: one ends at byte {end}, the next one \
+                     begins at byte {begin}"
                 );
                 return Err(self.locate(Error::corruption(why), end));
             }

@@ -66,19 +66,23 @@ pub fn may_contain(filter: &[u8], hash: u64) -> Result<bool> {
         Some((&count, lines)) if lines.len() % LINE_LEN == 0 && !lines.is_empty() => (count, lines),
         _ => {
             return Err(Error::corruption(format!(
-                "a Bloom filter block has {} bytes, not a multiple of {LINE_LEN} bytes and 1",
+                "a Bloom filter block has {} bytes, not a multiple of {LINE_LEN} bytes and 1: reads go on \
+                 without it",
                 filter.len()
             )));
         }
     };
     if count == 0 || count > PROBES_MAX {
         return Err(Error::corruption(format!(
-            "a Bloom filter block has {count} probes for a key, not 1 to {PROBES_MAX}"
+            "a Bloom filter block has {count} probes for a key, not 1 to {PROBES_MAX}: reads go on \
+             without it"
         )));
     }
     let start = line_of(hash, lines.len() / LINE_LEN) * LINE_LEN;
     let Some(line) = lines.get(start..).and_then(|rest| rest.first_chunk::<LINE_LEN>()) else {
-        return Err(Error::corruption("a Bloom filter block ends before the bits of a key"));
+        return Err(Error::corruption(
+            "a Bloom filter block ends before the bits of a key: reads go on without it",
+        ));
     };
     let mut present = true;
     for (byte, bit) in probes(hash, count) {

@@ -131,7 +131,8 @@ impl Footer {
         }
         if stored_uid != uid {
             return Err(bad(format!(
-                "this is file {stored_uid:?}, expected was {uid:?}: files were swapped"
+                "this {name} has the id {stored_uid:?}, but the store lists {uid:?} under its name: files \
+                 were swapped"
             )));
         }
         if flags != 0 {
@@ -140,8 +141,8 @@ impl Footer {
         }
         if stored_len != file_len || meta.len > FRAME_LEN_MAX as u64 || meta.end() != at {
             return Err(bad(format!(
-                "the file has {file_len} bytes, but its footer says {stored_len} bytes and a meta index to \
-                 byte {}",
+                "the file has {file_len} bytes and its footer begins at byte {at}, but the footer states \
+                 {stored_len} bytes, and an end of the meta index before it at byte {}",
                 meta.end()
             )));
         }
@@ -203,7 +204,8 @@ mod tests {
         let uid = Uid::from_words(5, 6);
         let short = Footer { uid, meta: BlockHandle { offset: 900, len: 30 }, file_len: 1000 };
         let e = Footer::decode(&short.encode(), uid, 1000).unwrap_err();
-        let told = "the file has 1000 bytes, but its footer says 1000 bytes and a meta index to byte 930";
+        let told = "the file has 1000 bytes and its footer begins at byte 936, but the footer states 1000 \
+                    bytes, and an end of the meta index before it at byte 930";
         assert_eq!((e.message(), e.offset()), (told, Some(936)));
         let mut bytes = Footer { meta: BlockHandle { offset: 900, len: 36 }, ..short }.encode();
         bytes[28] = 1;

@@ -127,7 +127,9 @@ impl<const N: usize> IndexShape<N> {
         let rows = reader.length(block.len())?;
         let flags = reader.u8()?;
         if flags & !HAS_TRAILERS != 0 {
-            return Err(Error::corruption(format!("an index block has the unknown flags {flags:#x}")));
+            return Err(Error::corruption(format!(
+                "an index block of the file has the unknown flags {flags:#x}"
+            )));
         }
         let prefix_len = reader.length(block.len())?;
         let prefix = at(&reader);

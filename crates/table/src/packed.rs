@@ -117,13 +117,16 @@ impl Packed {
         let width = u32::from(reader.u8()?);
         if width > 56 && width != 64 {
             return Err(Error::corruption(format!(
-                "a column of numbers in a block has {width} bits per number, not 0 to 56 or 64"
+                "a column of numbers in a block of the file has {width} bits per number, not 0 to 56 or 64"
             )));
         }
         let at = block.len().saturating_sub(reader.rest().len());
         let bits = count.checked_mul(width as usize);
-        let too_long =
-            || Error::corruption(format!("a column of {count} numbers of {width} bits is too long"));
+        let too_long = || {
+            Error::corruption(format!(
+                "a block has a column of {count} numbers of {width} bits, longer than any block"
+            ))
+        };
         let len = bits.ok_or_else(too_long)?.div_ceil(8);
         reader.take(len)?;
         Ok(Packed { base, width, at })

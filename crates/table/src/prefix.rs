@@ -5,6 +5,18 @@
 //! of Bayer and Unterauer's prefix B-tree).
 
 use base::codec::get_varint;
+use base::key;
+
+/// Formats a user key with the sequence in its trailer, for messages.
+pub(crate) fn named(user_key: &[u8], trailer: u64) -> String {
+    format!("\"{}\" (sequence {})", user_key.escape_ascii(), trailer >> 8)
+}
+
+/// As [`named`], for an internal key.
+pub(crate) fn shown(ikey: &[u8]) -> String {
+    let (user_key, trailer) = key::split(ikey);
+    named(user_key, trailer)
+}
 
 /// Returns the length of the common prefix of `a` and `b`.
 #[inline]

@@ -229,8 +229,8 @@ impl Ksst {
         let ascend = dependencies.is_sorted_by(|a, b| a.blob_id < b.blob_id);
         if !ascend || counted != self.properties.references {
             let why = format!(
-                "the properties list {counted} references to value files, out of order or not the {} of \
-                 the key table",
+                "the properties list {counted} references to value files, but the key table (kSST) has {}, \
+                 or the list is out of order",
                 self.properties.references
             );
             return Err(located(Error::corruption(why)));
@@ -339,7 +339,11 @@ impl Parts {
             }
         }
         if properties.identity.uid != tail.file.uid {
-            let why = "the properties of the key table (kSST) have the id of another file: blocks were mixed";
+            let why = format!(
+                "the properties of the key table (kSST) have the file id {:?}, but its footer has {:?}: \
+                 blocks of two files were mixed",
+                properties.identity.uid, tail.file.uid
+            );
             return Err(at(meta.offset)(Error::corruption(why)).into());
         }
         frame::check_codecs(properties.codecs).map_err(at(meta.offset))?;

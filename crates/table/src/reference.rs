@@ -106,11 +106,17 @@ impl Reference {
                 Ok(Reference { blob_id, raw_len, stored_len })
             }
             (_, _, None) => {
-                Err(Error::corruption("a reference to a value is cut off, or has a number over 64 bits"))
+                let len = bytes.len();
+                Err(Error::corruption(format!(
+                    "a key table's reference to a value has {len} bytes: it is cut off, or has a number \
+                     over 64 bits"
+                )))
             }
             _ => {
-                let (len, what) = (bytes.len(), "a reference to a value");
-                Err(Error::corruption(format!("{what} has {len} bytes, but its three numbers fill {at}")))
+                let len = bytes.len();
+                Err(Error::corruption(format!(
+                    "a key table's reference to a value has {len} bytes, but its three numbers fill {at}"
+                )))
             }
         }
     }

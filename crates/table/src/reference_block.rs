@@ -221,7 +221,9 @@ impl ReferenceBlockBuilder {
 
 #[cold]
 fn bad(what: &str) -> Error {
-    Error::corruption(format!("reference block of a key table (kSST): {what}"))
+    Error::corruption(format!(
+        "a reference block of a key table (kSST) is damaged, the other blocks stay readable: {what}"
+    ))
 }
 
 /// Offsets of the parts of a block.
@@ -264,8 +266,8 @@ impl Shape {
         let flags = reader.u8()?;
         if count == 0 || interval == 0 || flags & !HAS_EXPIRY != 0 {
             return Err(bad(&format!(
-                "the header has {count} entries, {interval} entries per restart point and the flags \
-                 {flags:#x}"
+                "its header has {count} entries and {interval} entries per restart point, both at least 1, \
+                 or the unknown flags {flags:#x}"
             )));
         }
         let keys_len = reader.length(block.len())?;
@@ -283,7 +285,8 @@ impl Shape {
             if flags & HAS_EXPIRY != 0 { Some(Packed::parse(block, &mut reader, count)?) } else { None };
         if !reader.is_empty() || dictionary_len == 0 {
             return Err(bad(&format!(
-                "{} bytes follow its columns, or its list of value files is empty",
+                "{} surplus bytes follow its columns, or its list of value files is empty ({dictionary_len} \
+                 files)",
                 reader.rest().len()
             )));
         }
@@ -302,7 +305,9 @@ impl Shape {
         let at = self.keys_end + 4 * i;
         let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<4>());
         let offset = bytes.map(|b| self.keys_start + u32::from_le_bytes(*b) as usize);
-        offset.filter(|&o| o < self.keys_end).ok_or_else(|| bad("a restart point leads outside the block"))
+        offset
+            .filter(|&o| o < self.keys_end)
+            .ok_or_else(|| bad(&format!("restart point {i} leads outside its {} bytes", block.len())))
     }
 
     #[inline(always)]
@@ -316,14 +321,14 @@ impl Shape {
         {
             return Ok(KeyEntry { shared: shared as usize, suffix: at, end });
         }
-        Err(bad("a key ends past the block, or its length is cut off"))
+        Err(bad("a key in it ends past its end, or the length of the key is cut off"))
     }
 
     #[inline(always)]
     fn trailer(&self, block: &[u8], ordinal: usize) -> Result<u64> {
         let seq = self.seqs.get(block, ordinal);
         if seq > key::MAX_SEQ {
-            return Err(bad("an entry has a sequence over 56 bits"));
+            return Err(bad("an entry in it has a sequence over 56 bits"));
         }
         Ok(seq << 8 | ValueKind::Reference as u64)
     }
@@ -332,7 +337,7 @@ impl Shape {
     fn blob_index(&self, block: &[u8], ordinal: usize) -> Result<usize> {
         match self.blobs.get(block, ordinal) {
             index if index < self.dictionary_len as u64 => Ok(index as usize),
-            _ => Err(bad("an entry names a value file that is not in the list of the block")),
+            _ => Err(bad("an entry in it names a value file that its list of value files lacks")),
         }
     }
 
@@ -444,7 +449,7 @@ impl ReferenceCursor {
         self.valid = false;
         let entry = self.shape.key_at(&self.block, self.next_key)?;
         if entry.shared > self.key.len() {
-            return Err(bad("a key shares a longer prefix than the key before it has"));
+            return Err(bad("a key in it shares more bytes of the key before it than that key has"));
         }
         self.key.truncate(entry.shared);
         self.key.extend_from_slice(entry.suffix(&self.block));

@@ -18,6 +18,7 @@ use crate::file::{BlockKind, Caching, ReadWindow};
 use crate::footer::{self, FOOTER_LEN, FileKind, Footer};
 use crate::frame::{self, BlockHandle};
 use crate::options::ReadCounters;
+use crate::prefix::shown;
 use crate::properties::Properties;
 use crate::reader::Ksst;
 use crate::reference_block::ReferenceCursor;
@@ -359,9 +360,12 @@ impl<C: BlockCursor> Walk<C> {
                 self.cursor.load(block, None).and_then(|()| self.cursor.seek_to_first()).map_err(here)?;
                 let leads_back = !self.last.is_empty() && key::compare(self.cursor.key(), &self.last).is_le();
                 match self.cursor.valid() && leads_back {
-                    true => Err(here(Error::corruption(
-                        "the first key of a data block is not after the last key of the block before it",
-                    ))),
+                    true => Err(here(Error::corruption(format!(
+                        "the first key of a data block is not after the last key of the block before it: {} \
+                         follows {}",
+                        shown(self.cursor.key()),
+                        shown(&self.last)
+                    )))),
                     false => Ok(()),
                 }
             });

@@ -70,14 +70,18 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Section>> {
     if !reader.is_empty() {
         let surplus = reader.rest().len();
         return Err(Error::corruption(format!(
-            "the meta index of the file is followed by {surplus} surplus bytes"
+            "the meta index (list of the parts) of the file is followed by {surplus} surplus bytes"
         )));
     }
     let once = |tag| sections.iter().filter(|s| s.tag == tag).count();
     if once(PROPERTIES) != 1 || once(TOP_REFERENCES) > 1 || once(TOP_INLINE) > 1 {
-        return Err(Error::corruption(
-            "the meta index of the file lists no properties block, or lists a section twice",
-        ));
+        return Err(Error::corruption(format!(
+            "the meta index of the file lists {} properties blocks instead of 1, or {} or {} top indexes of \
+             a kind instead of 0 or 1",
+            once(PROPERTIES),
+            once(TOP_REFERENCES),
+            once(TOP_INLINE)
+        )));
     }
     Ok(sections)
 }

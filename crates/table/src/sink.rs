@@ -137,7 +137,8 @@ fn check_len(len: usize) -> Result<()> {
         return Ok(());
     }
     let why = format!(
-        "a block of {len} bytes is over the limit of {} bytes: cut tables earlier",
+        "a block of a new file has {len} bytes, over the limit of {} bytes: end the file earlier and begin \
+         another",
         limits::BLOCK_LEN_MAX
     );
     Err(Error::new(ErrorKind::TooLarge, why))

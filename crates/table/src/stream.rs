@@ -115,7 +115,9 @@ impl Stream {
         let start = block.len() - reader.rest().len();
         let shape = IndexShape::parse(&block, start)?;
         if shape.rows() == 0 {
-            return Err(Error::corruption("the top index of the key table (kSST) has no partitions"));
+            return Err(Error::corruption(
+                "the top index of the key table (kSST) has no partitions, so it leads to no key",
+            ));
         }
         let mut bytes_before = Vec::with_capacity(shape.rows() + 1);
         let mut sum = 0u64;
@@ -219,7 +221,8 @@ impl Stream {
         let row = partition.shape.search(&partition.block, user_key, trailer);
         if row >= partition.shape.rows() {
             let e = Error::corruption(
-                "an index partition of the key table (kSST) ends before the last key given by the top index",
+                "an index partition of the key table (kSST) ends before the last key that the top index \
+                 gives for it; keys of other partitions stay readable",
             );
             return Err(file.locate(e, self.index_handle(p).offset).into());
         }

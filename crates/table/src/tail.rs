@@ -37,8 +37,8 @@ impl Tail {
         let len = file.len()?;
         let cut = || {
             let why = format!(
-                "the file has {len} bytes, fewer than the footer of a {} ({FOOTER_LEN} bytes): it was cut \
-                 off",
+                "the file has {len} bytes, fewer than the footer of a {} ({FOOTER_LEN} bytes), so it was \
+                 cut off and none of its keys or values is readable",
                 kind.name()
             );
             Error::corruption(why).at_file(&path).at_offset(0)

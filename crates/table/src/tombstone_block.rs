@@ -23,7 +23,12 @@ pub fn decode(bytes: &[u8], out: &mut Vec<RangeTombstone>) -> Result<()> {
         let end = reader.bytes()?.to_vec();
         let seq = reader.varint()?;
         if start >= end || seq > MAX_SEQ {
-            let why = format!("a range deletion has an empty range, or the sequence {seq} is over 56 bits");
+            let why = format!(
+                "a range deletion of the key table (kSST), from \"{}\" to \"{}\", has an empty range, or its \
+                 sequence {seq} is over 56 bits",
+                start.escape_ascii(),
+                end.escape_ascii()
+            );
             return Err(Error::corruption(why));
         }
         out.push(RangeTombstone { start, end, seq });

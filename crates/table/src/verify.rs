@@ -15,6 +15,7 @@ use crate::filter;
 use crate::footer::FileKind;
 use crate::frame::BlockHandle;
 use crate::options::ReadCounters;
+use crate::prefix::shown;
 use crate::properties::Properties;
 use crate::reader::Ksst;
 use crate::reference::Reference;
@@ -235,10 +236,46 @@ impl Ksst {
             return Ok(());
         }
         let why = format!(
-            "the properties do not match the entries of the key table (kSST): stated {stated:?}, counted \
-             {counted:?}"
+            "the properties do not match the entries of the key table (kSST): {}; all entries found are readable",
+            difference(&stated, &counted)
         );
         Err(self.file.locate(Error::corruption(why), self.meta.offset))
+    }
+}
+
+/// Returns the first property in which the two differ, with both values.
+fn difference(stated: &Properties, counted: &Properties) -> String {
+    let numbers = |p: &Properties| {
+        [
+            ("entries", p.entries),
+            ("deletions", p.tombstones),
+            ("range deletions", p.range_tombstones),
+            ("references to values", p.references),
+            ("merge operands", p.merge_operands),
+            ("bytes of keys", p.raw_key_bytes),
+            ("bytes of values in the table", p.raw_value_bytes),
+            ("bytes of referenced values", p.referenced_raw_bytes),
+            ("as smallest sequence", p.min_seq),
+            ("as largest sequence", p.max_seq),
+            ("as earliest expiry", p.min_expiry),
+            ("as latest expiry", p.max_expiry),
+            ("bytes of data blocks", p.inline_block_bytes),
+            ("bytes of reference blocks", p.reference_block_bytes),
+            ("bytes of the index", p.index_bytes),
+            ("bytes of filters", p.filter_bytes),
+        ]
+    };
+    let mut pairs = numbers(stated).into_iter().zip(numbers(counted));
+    match pairs.find(|(stated, counted)| stated.1 != counted.1) {
+        Some(((name, stated), (_, counted))) => format!("stated {stated}, counted {counted} {name}"),
+        None if (&stated.smallest, &stated.largest) != (&counted.smallest, &counted.largest) => format!(
+            "stated keys {} to {}, found {} to {}",
+            shown(&stated.smallest),
+            shown(&stated.largest),
+            shown(&counted.smallest),
+            shown(&counted.largest)
+        ),
+        None => "stated and counted references to single value files differ".to_owned(),
     }
 }
 
@@ -280,11 +317,13 @@ impl Walk {
         self.pass(stream);
         if before != self.separator {
             let offset = stream.index_handle(p).offset;
-            return Err(bad(
-                table,
-                "the top index and an index partition of the key table (kSST) end at different keys",
-                offset,
-            ));
+            let why = format!(
+                "the top index and an index partition of the key table (kSST) end at different keys: {} and \
+                 {}; reads may miss keys",
+                shown(&self.separator),
+                shown(&before)
+            );
+            return Err(bad(table, &why, offset));
         }
         Ok(0)
     }
@@ -347,8 +386,8 @@ impl Walk {
             return Ok(());
         }
         let why = format!(
-            "the top index states {} entries of sequences {} to {}, but its blocks have {} of {min_seq} to \
-             {max_seq}",
+            "the top index of the key table (kSST) states {} entries with sequences {} to {}, but its blocks \
+             have {} with {min_seq} to {max_seq}",
             stated.0, stated.1, stated.2, self.entries
         );
         Err(bad(table, &why, table.meta.offset))
@@ -379,11 +418,12 @@ impl Walk {
         if !cursor.valid()
             || !self.separator.is_empty() && key::compare(cursor.key(), &self.separator).is_le()
         {
-            return Err(bad(
-                table,
-                "a data block is empty, or its first key is not after the last key of the block before it",
-                handle.offset,
-            ));
+            let why = format!(
+                "a data block is empty, or its first key is not after the last key {} of the block before \
+                 it; reads may miss keys",
+                shown(&self.separator)
+            );
+            return Err(bad(table, &why, handle.offset));
         }
         while cursor.valid() {
             self.entry(table, &cursor, filter, counts, handle.offset)?;
@@ -392,11 +432,13 @@ impl Walk {
         let trailer = index.shape.separator(&index.block, self.row, &mut self.separator);
         self.separator.extend_from_slice(&trailer.to_le_bytes());
         if key::compare(&self.last, &self.separator).is_gt() {
-            return Err(bad(
-                table,
-                "the last key of a data block is after the last key given by the index",
-                handle.offset,
-            ));
+            let why = format!(
+                "the last key {} of a data block is after the last key {} given by the index; reads may miss \
+                 keys",
+                shown(&self.last),
+                shown(&self.separator)
+            );
+            return Err(bad(table, &why, handle.offset));
         }
         Ok(handle.len)
     }
@@ -413,17 +455,22 @@ impl Walk {
         let (ikey, value) = (cursor.key(), cursor.value());
         let entry = key::InternalKey::decode(ikey).map_err(here)?;
         if !self.last.is_empty() && key::compare(&self.last, ikey).is_ge() {
-            return Err(bad(table, "the keys of a data block are not in ascending order", offset));
+            let (before, after) = (shown(&self.last), shown(ikey));
+            let why = format!(
+                "the keys of a data block are not in ascending order: {after} follows {before}; reads may \
+                 miss keys"
+            );
+            return Err(bad(table, &why, offset));
         }
         if let Some(filter) = filter
             && (self.last.is_empty() || key::user_key(&self.last) != entry.user_key)
             && !filter::may_contain(filter, hash::key_hash(entry.user_key)).map_err(here)?
         {
-            return Err(bad(
-                table,
-                "the Bloom filter denies a key of the key table (kSST), so reads miss it",
-                offset,
-            ));
+            let key = entry.user_key.escape_ascii();
+            let why = format!(
+                "the Bloom filter denies the key \"{key}\" of the key table (kSST), so reads miss it"
+            );
+            return Err(bad(table, &why, offset));
         }
         let p = &mut counts.properties;
         if entry.kind == ValueKind::Reference {

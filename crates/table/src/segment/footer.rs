@@ -104,7 +104,11 @@ impl Footer {
             }
         }
         if footer.uid != uid {
-            let why = format!("this is file {:?}, expected was {uid:?}: files were swapped", footer.uid);
+            let why = format!(
+                "this value segment has the id {:?}, but the store lists {uid:?} under its name: files were \
+                 swapped",
+                footer.uid
+            );
             return Err(bad(why));
         }
         footer.check_lengths(len).map_err(|e| e.at_offset(at))?;
@@ -122,8 +126,8 @@ impl Footer {
             return Ok(());
         }
         Err(Error::corruption(format!(
-            "the file has {len} bytes, but its footer says {} bytes, for a value of {} bytes in {} chunks \
-             of {} bytes",
+            "the file has {len} bytes, but its footer states {} bytes, for a value of {} bytes in {} chunks \
+             of {} bytes: the value is unreadable",
             self.file_len, self.raw_len, self.chunks, self.chunk_len
         )))
     }

@@ -47,14 +47,19 @@ pub(super) fn encode(identity: &SegmentIdentity, user_key: &[u8]) -> Vec<u8> {
 /// `Unsupported` for unknown flags, which a newer release wrote; `Corruption` for all other faults.
 pub(super) fn decode(bytes: &[u8], uid: Uid) -> Result<(SegmentIdentity, Vec<u8>)> {
     let (body, sum) = bytes.split_last_chunk::<SUM_LEN>().ok_or_else(|| {
-        Error::corruption(format!("the header has {} bytes, but its checksum has {SUM_LEN}", bytes.len()))
+        Error::corruption(format!(
+            "the header of the value segment has {} bytes, but its checksum has {SUM_LEN}",
+            bytes.len()
+        ))
     })?;
     checksum::verify(body, uid, 0, u32::from_le_bytes(*sum))?;
     let mut r = Reader::new(body);
     let number = r.varint()?;
     let family = r.varint()?;
     let family = u32::try_from(family).map_err(|_| {
-        Error::corruption(format!("the header names the column family {family}, an id over 32 bits"))
+        Error::corruption(format!(
+            "the header of the value segment names the column family {family}, an id over 32 bits"
+        ))
     })?;
     let (edit, created_unix_seconds, flags) = (r.varint()?, r.varint()?, r.varint()?);
     if flags != 0 {
@@ -64,7 +69,8 @@ pub(super) fn decode(bytes: &[u8], uid: Uid) -> Result<(SegmentIdentity, Vec<u8>
     let user_key = r.bytes()?.to_vec();
     if user_key.len() > limits::KEY_LEN_MAX || !r.is_empty() {
         return Err(Error::corruption(format!(
-            "the header has a key of {} bytes (at most {}), followed by {} surplus bytes",
+            "the header of the value segment has a key of {} bytes (at most {}), followed by {} surplus \
+             bytes",
             user_key.len(),
             limits::KEY_LEN_MAX,
             r.rest().len()

@@ -52,7 +52,7 @@ impl SegmentReader {
         let (identity, user_key) = header::decode(&bytes, uid).map_err(|e| blame(e, 0))?;
         if identity.number != number {
             let why = format!(
-                "this is value segment {}, expected was {number}: files were swapped",
+                "this is value segment {}, but the file has the name of {number}: files were swapped",
                 identity.number
             );
             return Err(blame(Error::corruption(why), 0));
@@ -122,7 +122,7 @@ impl SegmentReader {
         let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= self.footer.raw_len);
         let Some(end) = end else {
             return Err(Error::invalid(format!(
-                "{} bytes from offset {offset} exceed a value of {} bytes: read less",
+                "{} bytes from offset {offset} of the value exceed its {} bytes: read less",
                 buf.len(),
                 self.footer.raw_len
             ))

@@ -202,9 +202,12 @@ impl<C: BlockCursor> Blocks<C> {
         match (before, after) {
             (Some(before), Some(after)) if before.end() > after.offset => {
                 (self.partition, self.asked) = (None, None);
-                let e = Error::corruption(
-                    "the index of the key table (kSST) points back to an earlier data block",
-                );
+                let e = Error::corruption(format!(
+                    "the index of the key table (kSST) points back to an earlier data block: from one that \
+                     ends at byte {} to one at byte {}",
+                    before.end(),
+                    after.offset
+                ));
                 Err(self.table.file.locate(e, after.offset))
             }
             _ => Ok(()),

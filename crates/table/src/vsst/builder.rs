@@ -15,7 +15,7 @@ use crate::footer::{FOOTER_LEN, FileKind, Footer};
 use crate::frame::BlockHandle;
 use crate::index::{self, Separators};
 use crate::options::TableIdentity;
-use crate::prefix::shared_len;
+use crate::prefix::{named, shared_len};
 use crate::sections::{self, Section};
 use crate::sink::Sink;
 use base::codec::put_u32;
@@ -181,8 +181,8 @@ impl VsstBuilder {
         let sound = user_key.len() <= limits::KEY_LEN_MAX && seq <= MAX_SEQ;
         if !sound || value.len() > limits::VALUE_LEN_MAX {
             let why = format!(
-                "a record needs a key of at most {} bytes, not {}, a value of at most {} bytes, not {}, \
-                 and a sequence of 56 bits, not {seq}",
+                "a value record has a key of at most {} bytes, not {}, a value of at most {} bytes, not {}, \
+                 and a sequence of at most {MAX_SEQ}, not {seq}",
                 limits::KEY_LEN_MAX,
                 user_key.len(),
                 limits::VALUE_LEN_MAX,
@@ -277,7 +277,11 @@ impl VsstBuilder {
         if ascending {
             return Ok(shared);
         }
-        Err(self.refuse(Error::invalid("keys must ascend strictly, versions of a key newest first")))
+        Err(self.refuse(Error::invalid(format!(
+            "key {} is not after the last key {}: add keys in ascending order, newest version first",
+            named(user_key, trailer(seq)),
+            named(&self.last_user, trailer(self.last_seq))
+        ))))
     }
 
     /// Adds a written record to dense keys, index and properties.

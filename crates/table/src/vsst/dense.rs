@@ -139,8 +139,8 @@ impl DenseCursor {
             None => {
                 self.rows_left = 0;
                 Err(Error::corruption(
-                    "an entry of the key list (dense keys) is cut off, or has a length or sequence over \
-                     its limit",
+                    "an entry in a block of the key list (dense keys) is cut off, or has a length or \
+                     sequence over its limit",
                 ))
             }
         }

@@ -198,7 +198,11 @@ impl Group<'_> {
         let distance = self.offsets.get(ordinal);
         let offset = distance.and_then(|d| self.first_offset.checked_add(d));
         offset.ok_or_else(|| {
-            Error::corruption("an index block of the value file (vSST) lacks the offset of a record")
+            Error::corruption(format!(
+                "an index block of the value file (vSST) lacks the offset of a record: number {ordinal} of \
+                 {} in a key group",
+                self.offsets.len()
+            ))
         })
     }
 }
@@ -215,7 +219,8 @@ impl<'a> IndexFrame<'a> {
     pub(crate) fn parse(payload: &'a [u8]) -> Result<Self> {
         let malformed = || {
             Error::corruption(
-                "an index block of the value file (vSST) has no entries, or they begin past its end",
+                "an index block of the value file (vSST) has no entries, or they begin past its end, so reads \
+                 of its keys fail",
             )
         };
         let (body, start) = payload.split_last_chunk::<4>().ok_or_else(malformed)?;
@@ -236,8 +241,12 @@ impl<'a> IndexFrame<'a> {
         let start = self.shape.column(self.body, 0, row) as usize;
         let first_offset = self.shape.column(self.body, 1, row);
         let bytes = self.body.get(start..self.start);
-        let bytes =
-            bytes.ok_or_else(|| Error::corruption("a key group begins past the end of its index block"))?;
+        let bytes = bytes.ok_or_else(|| {
+            Error::corruption(format!(
+                "a key group begins at byte {start} of its index block, past the end of the groups at byte {}",
+                self.start
+            ))
+        })?;
         let block = critbit::Block::parse(bytes)?;
         let offsets = Offsets::parse(bytes.get(block.encoded_len()..).unwrap_or_default())?;
         if offsets.len() != block.len() {

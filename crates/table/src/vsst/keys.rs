@@ -137,10 +137,13 @@ impl VsstKeys {
         self.cursor.load(block).map_err(here)?;
         let is_torn = std::mem::take(&mut self.is_torn);
         if self.cursor.next_offset_units() != expected && !is_torn && !self.vsst.properties.segment {
-            return Err(here(Error::corruption(
+            let alignment = u64::from(self.vsst.alignment());
+            return Err(here(Error::corruption(format!(
                 "a block of the key list (dense keys) does not begin with the record after the block \
-                 before it",
-            )));
+                 before it: at byte {} instead of {}",
+                self.cursor.next_offset_units().saturating_mul(alignment),
+                expected.saturating_mul(alignment)
+            ))));
         }
         self.partition += 1;
         Ok(())
@@ -162,7 +165,8 @@ impl VsstKeys {
             return Ok(());
         }
         Err(here(Error::corruption(format!(
-            "the key list (dense keys) leads past the end of the last record, at byte {}",
+            "the key list (dense keys) leads to byte {}, past the end of the last record at byte {}",
+            end.unwrap_or(u64::MAX),
             self.vsst.properties.record_bytes
         ))))
     }

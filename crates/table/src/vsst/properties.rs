@@ -123,8 +123,8 @@ impl VsstProperties {
             return Ok(());
         }
         Err(Error::corruption(format!(
-            "the properties contradict each other: {} records in {} bytes, alignment {alignment} bytes, \
-             sequences {} to {}",
+            "the properties of the value file (vSST) contradict each other: {} records in {} bytes, \
+             alignment {alignment} bytes, sequences {} to {}",
             self.entries, self.record_bytes, self.min_seq, self.max_seq
         )))
     }

@@ -87,19 +87,24 @@ impl Vsst {
             move |e: Error| file.locate(e, offset)
         };
         let sections = sections::decode(&tail.read(tail.meta, source)?).map_err(at(tail.meta.offset))?;
-        let one = |tag| {
+        let one = |tag, name: &str| {
             let mut all = sections.iter().filter(|s| s.tag == tag);
             let only = all.next().filter(|_| all.next().is_none()).map(|s| s.handle);
             only.ok_or_else(|| {
                 at(tail.meta.offset)(Error::corruption(format!(
-                    "the meta index of the value file (vSST) lacks section {tag}, or has it twice"
+                    "the meta index of the value file (vSST) lacks its {name}, or lists two: the file is \
+                     unreadable"
                 )))
             })
         };
-        let handle = one(sections::PROPERTIES)?;
+        let handle = one(sections::PROPERTIES, "properties")?;
         let properties = VsstProperties::decode(&tail.read(handle, source)?).map_err(at(handle.offset))?;
         if properties.identity.uid != uid || properties.record_bytes > tail.file.frames_end {
-            let why = "the properties of the value file (vSST) have the id or the length of another file";
+            let why = format!(
+                "the properties of the value file (vSST) state the file id {:?} and {} bytes of records, \
+                 but the file has {uid:?} and at most {}: blocks of two files were mixed",
+                properties.identity.uid, properties.record_bytes, tail.file.frames_end
+            );
             return Err(at(handle.offset)(Error::corruption(why)).into());
         }
         frame::check_codecs(properties.codecs).map_err(at(handle.offset))?;
@@ -108,9 +113,12 @@ impl Vsst {
                 compress::require(codec).map_err(at(handle.offset))?;
             }
         }
-        let handle = one(sections::DIRECTORY)?;
+        let handle = one(sections::DIRECTORY, "index tree (directory)")?;
         let directory = Directory::open(tail.read(handle, source)?).map_err(at(handle.offset))?;
-        let dense_index = DenseIndex::new(one(sections::DENSE_INDEX)?, properties.alignment);
+        let dense_index = DenseIndex::new(
+            one(sections::DENSE_INDEX, "index of the key list (dense keys)")?,
+            properties.alignment,
+        );
         let Tail { file, len, meta, .. } = tail;
         Ok(Vsst { file, len, properties, directory, dense_index, sections, meta })
     }
@@ -163,7 +171,9 @@ impl Vsst {
         let offset = offset.ok_or_else(|| {
             let end = self.properties.record_bytes;
             let why = format!(
-                "the index of the value file (vSST) leads past the end of the last record, at byte {end}"
+                "the index of the value file (vSST) leads to byte {}, past the end of the last record at \
+                 byte {end}",
+                units.saturating_mul(u64::from(self.properties.alignment))
             );
             self.file.locate(Error::corruption(why), self.directory_offset())
         })?;
@@ -218,9 +228,11 @@ impl Vsst {
         let parsed = record::verify(bytes, self.file.uid, offset).and_then(|()| {
             let shape = record::parse(bytes)?;
             if !wanted.matches(&shape, bytes) {
-                return Err(Error::corruption(
-                    "the record has another key or sequence than the reference that leads to it",
-                ));
+                return Err(Error::corruption(format!(
+                    "the value record has another key or sequence ({}) than the reference that leads to it \
+                     ({})",
+                    shape.seq, wanted.seq
+                )));
             }
             if shape.codec == Compression::None {
                 return Ok((shape.value, None));
@@ -249,8 +261,8 @@ impl Vsst {
         if !fits || len > RECORD_LEN_MAX as u64 {
             let end = self.properties.record_bytes;
             let why = format!(
-                "a reference leads to a record of {len} bytes, but records have at most {RECORD_LEN_MAX} \
-                 bytes and end at byte {end}"
+                "a key table's reference leads to a value record of {len} bytes, but records have at most \
+                 {RECORD_LEN_MAX} bytes and the last ends at byte {end}"
             );
             return Err(self.file.locate(Error::corruption(why), offset).into());
         }
@@ -274,7 +286,9 @@ impl Vsst {
         let found = found.map_err(|stop| stop.map(looking))?;
         let Some(DenseRecord { offset: place, raw_len, stored_len }) = found else {
             let why = format!(
-                "a key table refers to this value file (vSST), but the file lacks its key with sequence {}",
+                "a key table refers to key \"{}\" with sequence {} in this value file (vSST), but the file \
+                 lacks it; other values stay readable",
+                wanted.user_key.escape_ascii(),
                 wanted.seq
             );
             return Err(self.file.locate(Error::new(ErrorKind::Corruption, why), offset).into());
@@ -283,12 +297,12 @@ impl Vsst {
         if (raw_len, stored_len) != (raw, stored) {
             let why = format!(
                 "a key table refers to a record of {stored} bytes with a value of {raw} bytes, but the \
-                 value file (vSST) has {stored_len} and {raw_len} bytes"
+                 value file (vSST) has {stored_len} and {raw_len} bytes; other values stay readable"
             );
             return Err(self.file.locate(Error::corruption(why), place).into());
         }
         if place == offset {
-            return Err(e.context("a value record is damaged").into());
+            return Err(e.context("a value record is damaged, other values stay readable").into());
         }
         self.read_value(place, wanted, source)
     }

@@ -97,7 +97,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
     };
     if raw_len > limits::VALUE_LEN_MAX as u64 {
         return Err(Error::corruption(format!(
-            "a value record has a value of {raw_len} bytes, over the limit of {} bytes",
+            "a value record states a value of {raw_len} bytes, over the limit of {} bytes",
             limits::VALUE_LEN_MAX
         )));
     }
@@ -154,8 +154,9 @@ pub fn read_loose(file: &dyn ReadFile, uid: Uid, offset: u64, stored_len: u64) -
     let here = |e: Error| e.at_offset(offset).at_file(file.path());
     let end = offset.checked_add(stored_len).filter(|_| stored_len <= RECORD_LEN_MAX as u64);
     if end.is_none_or(|end| file.readable_len().is_ok_and(|len| len < end)) {
-        let why =
-            format!("a value record of {stored_len} bytes is too long, or ends past the end of the file");
+        let why = format!(
+            "a value record of {stored_len} bytes is over {RECORD_LEN_MAX}, or ends past the file's end"
+        );
         return Err(here(Error::corruption(why)));
     }
     let mut bytes = vec![0; stored_len as usize];

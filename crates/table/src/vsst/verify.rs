@@ -20,6 +20,7 @@ use crate::file::{BlockKind, Caching};
 use crate::footer::FileKind;
 use crate::frame::BlockHandle;
 use crate::options::ReadCounters;
+use crate::prefix::{named, shown};
 use crate::sections;
 use crate::verify::{CheckStep, DAMAGE_LEN, FoundDamage, STEP_LEN};
 use base::{Error, Result, ValueKind, key};
@@ -168,7 +169,12 @@ impl VsstCheck {
     /// Checks records whose keys are unreadable.
     fn without_keys(&mut self, start: u64, end: u64, sound: &mut Sound) {
         let (file, met, mut at) = (&self.vsst.file, &mut self.met, start);
-        let damaged = |at: u64| file.locate(Error::corruption("a value record is damaged"), at);
+        let damaged = |at: u64| {
+            file.locate(
+                Error::corruption("a value record is damaged: no intact record begins at this offset"),
+                at,
+            )
+        };
         each_record(&*file.file, file.uid, start..end, &mut |record| {
             if record.offset != at {
                 met.sound::<()>(Err(damaged(at)));
@@ -192,7 +198,11 @@ impl VsstCheck {
             self.arrived.add(&entry);
         } else if entry.offset != self.counted.record_bytes {
             is_sound &= met
-                .sound::<()>(bad("a value record does not begin at the end of the one before it"))
+                .sound::<()>(bad(&format!(
+                    "a value record does not begin at the end of the one before it: at byte {} instead of \
+                     {}",
+                    entry.offset, self.counted.record_bytes
+                )))
                 .is_some();
             self.counted.record_bytes = entry.offset;
         }
@@ -200,7 +210,11 @@ impl VsstCheck {
             && !before(user, *trailer_before, entry.user_key, trailer(entry.seq))
         {
             is_sound &= met
-                .sound::<()>(bad("the keys of the value file (vSST) are not in ascending order"))
+                .sound::<()>(bad(&format!(
+                    "the keys of the value file (vSST) are not in ascending order: {} follows {}",
+                    named(entry.user_key, trailer(entry.seq)),
+                    named(user, *trailer_before)
+                )))
                 .is_some();
         }
         self.walk.follow(vsst, &entry, met);
@@ -262,9 +276,10 @@ impl Vsst {
         if sound {
             return Ok(());
         }
-        let e = Error::corruption(
-            "a key of the key list (dense keys) is outside the range that its index gives for the block",
-        );
+        let e = Error::corruption(format!(
+            "key {} of the key list (dense keys) is outside the range that its index gives for the block",
+            named(entry.user_key, trailer(entry.seq))
+        ));
         Err(self.dense_index.locate(&self.file, e))
     }
 
@@ -304,10 +319,36 @@ impl Vsst {
             return Ok(());
         }
         let why = format!(
-            "the properties do not match the records of the value file (vSST): stated {stated:?}, counted \
-             {counted:?}"
+            "the properties do not match the records of the value file (vSST): {}; all values found are readable",
+            difference(stated, &counted)
         );
         Err(self.file.locate(Error::corruption(why), self.meta.offset))
+    }
+}
+
+/// Returns the first property in which the two differ, with both values.
+fn difference(stated: &VsstProperties, counted: &VsstProperties) -> String {
+    let numbers = |p: &VsstProperties| {
+        [
+            ("records", p.entries),
+            ("bytes of records", p.record_bytes),
+            ("bytes of values", p.raw_bytes),
+            ("as smallest sequence", p.min_seq),
+            ("as largest sequence", p.max_seq),
+            ("bytes of the key list", p.dense_bytes),
+            ("bytes of the index", p.index_bytes),
+        ]
+    };
+    let mut pairs = numbers(stated).into_iter().zip(numbers(counted));
+    match pairs.find(|(stated, counted)| stated.1 != counted.1) {
+        Some(((name, stated), (_, counted))) => format!("stated {stated}, counted {counted} {name}"),
+        None => format!(
+            "stated keys {} to {}, found {} to {}",
+            shown(&stated.smallest),
+            shown(&stated.largest),
+            shown(&counted.smallest),
+            shown(&counted.largest)
+        ),
     }
 }
 
@@ -335,18 +376,23 @@ impl Records {
         record::verify(bytes, vsst.file.uid, entry.offset).map_err(here)?;
         let shape = record::parse(bytes).map_err(here)?;
         if vsst.properties.codecs >> shape.codec as u8 & 1 == 0 {
-            return Err(here(Error::corruption(
-                "a value record has a compression codec that the properties of the file do not list",
-            )));
+            return Err(here(Error::corruption(format!(
+                "a value record has a compression codec that the properties of the file do not list: {}",
+                shape.codec.name()
+            ))));
         }
         let same = shape.seq == entry.seq
             && shape.raw_len == entry.raw_len
             && bytes.get(shape.key) == Some(entry.user_key);
         if !same {
-            return Err(here(Error::corruption(
+            return Err(here(Error::corruption(format!(
                 "a value record has another key, sequence or length than its entry in the key list (dense \
-                 keys)",
-            )));
+                 keys): sequence {} and {} bytes, listed is key {} with {} bytes",
+                shape.seq,
+                shape.raw_len,
+                named(entry.user_key, trailer(entry.seq)),
+                entry.raw_len
+            ))));
         }
         if shape.codec != base::Compression::None {
             let value = bytes.get(shape.value).unwrap_or_default();
@@ -392,9 +438,11 @@ impl Arrived {
         let mut end = 0;
         for (offset, len) in &self.extents {
             if *offset != end {
-                return Err(vsst
-                    .file
-                    .locate(Error::corruption("the value records leave a gap or overlap"), *offset));
+                let why = format!(
+                    "the value records leave a gap or overlap: one begins at byte {offset}, those before it \
+                     end at byte {end}"
+                );
+                return Err(vsst.file.locate(Error::corruption(why), *offset));
             }
             end = offset.saturating_add(*len);
         }
@@ -419,8 +467,13 @@ impl Frames {
             let bad = |why: &str| Err(vsst.file.locate(Error::corruption(why), handle.offset));
             if levels == 0 {
                 // This ends a directory that leads in circles.
-                if self.frames.last().is_some_and(|(last, ..)| last.end() > handle.offset) {
-                    met.sound::<()>(bad("the index tree (directory) points back to an earlier index block"));
+                let last = self.frames.last().map_or(0, |(last, ..)| last.end());
+                if last > handle.offset {
+                    met.sound::<()>(bad(&format!(
+                        "the index tree (directory) points back to an earlier index block: from one that ends \
+                         at byte {last} to byte {}",
+                        handle.offset
+                    )));
                     return false;
                 }
                 self.frames.push((handle, user, trailer));
@@ -436,8 +489,12 @@ impl Frames {
             let mut last = Vec::new();
             if below.separator(below.rows() - 1, &mut last) != trailer || last != user {
                 is_whole &= met
-                    .sound::<()>(bad("a node of the index tree (directory) ends at another key \
-                                                 than its parent gives for it"))
+                    .sound::<()>(bad(&format!(
+                        "a node of the index tree (directory) ends at another key than its parent gives for \
+                         it, \"{}\" instead of \"{}\"; reads may miss keys",
+                        last.escape_ascii(),
+                        user.escape_ascii()
+                    )))
                     .is_some();
             }
         }
@@ -517,7 +574,10 @@ impl IndexWalk {
     /// Checks that the next key of the index is this one, and leads to its record.
     fn check(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>) -> Result<()> {
         let Some((handle, end_user, end_trailer)) = self.frames.frames.get(self.frame) else {
-            let e = Error::corruption("the index of the value file (vSST) ends before the last key");
+            let e = Error::corruption(format!(
+                "the index of the value file (vSST) ends before the last key: it lacks {}",
+                named(entry.user_key, trailer(entry.seq))
+            ));
             return Err(vsst.file.locate(e, entry.offset));
         };
         let here = |e| vsst.file.locate(e, handle.offset);
@@ -535,26 +595,38 @@ impl IndexWalk {
         let agrees = group.block.find(entry.user_key, entry.seq) == self.ordinal
             && place.checked_mul(u64::from(vsst.alignment())) == Some(entry.offset);
         if !agrees {
-            return Err(bad(
-                "the index of the value file (vSST) leads from a key to another record, or to none",
-            ));
+            return Err(bad(&format!(
+                "the index of the value file (vSST) leads from key {} to another record than that at byte \
+                 {}, or to none",
+                named(entry.user_key, trailer(entry.seq)),
+                entry.offset
+            )));
         }
         if self.frame + self.row + self.ordinal > 0
             && !before(&self.separator.0, self.separator.1, entry.user_key, trailer(entry.seq))
         {
-            return Err(bad("a key is before the range that the index gives for its key group"));
+            return Err(bad(&format!(
+                "key {} is before the range that the index gives for its key group; reads may miss it",
+                named(entry.user_key, trailer(entry.seq))
+            )));
         }
         let mut user = Vec::new();
         let end = index.separator(self.row, &mut user);
         if before(&user, end, entry.user_key, trailer(entry.seq)) {
-            return Err(bad("a key is after the range that the index gives for its key group"));
+            return Err(bad(&format!(
+                "key {} is after the range that the index gives for its key group; reads may miss it",
+                named(entry.user_key, trailer(entry.seq))
+            )));
         }
         self.ordinal += 1;
         let last_row = self.row + 1 == index.shape.rows();
         if last_row && (&user, end) != (end_user, *end_trailer) {
-            return Err(bad(
-                "an index block ends at another key than the index tree (directory) gives for it",
-            ));
+            return Err(bad(&format!(
+                "an index block ends at another key than the index tree (directory) gives for it, {} instead \
+                 of {}; reads may miss keys",
+                named(&user, end),
+                named(end_user, *end_trailer)
+            )));
         }
         self.payload = Some(payload.clone());
         if self.ordinal == group.block.len() {

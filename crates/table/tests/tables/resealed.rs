@@ -82,7 +82,8 @@ fn a_gap_between_arrival_order_values_is_refused() {
     let bytes = vsst::take(&shared);
     let text = listing(&vsst::open(bytes.clone(), &Arc::new(Cache::new(0))).unwrap());
     let told = told(&bytes, &blocks(&text), CHANGES, verify_vsst);
-    assert!(told.contains("a value record does not begin at the end of the one before it"), "{told:#?}");
+    let expected = "a value record does not begin at the end of the one before it";
+    assert!(told.iter().any(|told| told.starts_with(expected)), "{told:#?}");
 }
 
 /// Versions of a few long keys, so that index blocks end inside a key, and two of their separators
@@ -119,7 +120,7 @@ fn wrong_separators_of_a_two_level_directory_are_refused() {
         "a node of the index tree (directory) ends at another key than its parent gives for it",
         "an index block ends at another key than the index tree (directory) gives for it",
     ] {
-        assert!(told.contains(expected), "{expected}: {told:#?}");
+        assert!(told.iter().any(|told| told.starts_with(expected)), "{expected}: {told:#?}");
     }
 }
 
@@ -140,7 +141,8 @@ fn a_segment_header_shorter_than_its_checksum_is_refused() {
     let moved = u64::from(footer.header_len) - 3;
     let lying = Footer { header_len: 3, raw_len: footer.raw_len + moved, ..footer };
     let e = SegmentReader::open(MemRead::new([body, &lying.encode()].concat()), 7, uid()).unwrap_err();
-    assert!(e.is_corruption() && e.message() == "the header has 3 bytes, but its checksum has 4", "{e}");
+    let expected = "the header of the value segment has 3 bytes, but its checksum has 4";
+    assert!(e.is_corruption() && e.message() == expected, "{e}");
 }
 
 /// A dependency list that does not match the references of the table is rejected on reading it.

@@ -238,12 +238,12 @@ fn invalid_file_contents_are_refused() {
     let e = b.add_range_tombstone(&tombstone(long, 1)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::TooLarge);
     assert!(
-        e.message().ends_with("a key of a range deletion has 65537 bytes, over the limit of 65536 bytes"),
+        e.message().ends_with("end key of a range deletion has 65537 bytes, over the limit of 65536 bytes"),
         "{e}"
     );
     let e = b.add_range_tombstone(&tombstone(b"b".to_vec(), MAX_SEQ + 1)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert!(e.message().ends_with("of a range deletion is over 56 bits"), "{e}");
+    assert!(e.message().contains("of a range deletion is over 56 bits"), "{e}");
     let options = VsstOptions { compression: Compression::None, alignment: 8 };
     let b = VsstBuilder::new(file(), Path::new(PATH), identity(), &options, None);
     assert!(
