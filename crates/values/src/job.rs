@@ -327,8 +327,8 @@ impl GcJob {
         }
         if let Some(file) = self.gc.inputs.iter().find(|v| v.global_seq.is_some()) {
             let why = format!(
-                "the value file (vSST) {} was ingested, so its records stay: collect them after the next \
-                 compaction",
+                "the value file (vSST) {} was ingested and cannot be collected, so its records stay: collect \
+                 them after the next compaction",
                 file.number
             );
             return Err(Error::new(ErrorKind::Unsupported, why));
@@ -471,8 +471,8 @@ impl GcJob {
         let (found, expected) = (self.lookup.whole_live, self.names.expected());
         if found != expected {
             let why = format!(
-                "key tables refer to {expected} values in the value files (vSSTs) {}, but {found} of them \
-                 exist",
+                "key tables refer to {expected} values in the value files (vSSTs) {}, but only {found} of \
+                 them were found: garbage collection leaves these files unchanged",
                 self.gc.numbers().map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
             );
             return Err(Error::corruption(why));

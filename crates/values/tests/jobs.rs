@@ -519,7 +519,7 @@ fn dense_keys_that_disagree_with_records_stop_the_job() {
         "the keys of a value file (vSST) are not in ascending order",
         "the value record found for key \"key00006\" has another key or sequence",
     ] {
-        assert!(told.contains(expected), "{expected}: {told:#?}");
+        assert!(told.iter().any(|told| told.starts_with(expected)), "{expected}: {told:#?}");
     }
 }
 
@@ -535,10 +535,7 @@ fn an_ingested_file_is_not_collected() {
     gc.inputs = vec![Arc::new(ingested)];
     let e = run(&mut GcJob::new(gc, &version, GcOptions::default()), &mut store.world).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
-    assert!(
-        e.message().ends_with("was ingested, so its records stay: collect them after the next compaction"),
-        "{e}"
-    );
+    assert!(e.message().ends_with("so its records stay: collect them after the next compaction"), "{e}");
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl FileMeta {
     /// `InvalidArgument` with the file number and the fault.
     pub fn validate(&self) -> Result<()> {
         let number = self.number;
-        let fault = |why: &str| Err(Error::invalid(format!("table {number}: {why}")));
+        let fault = |why: &str| Err(Error::invalid(format!("key table (kSST) {number}: {why}")));
         if number == 0 || number > NUMBER_MAX {
             return fault(&format!("its file number is not 1 to {NUMBER_MAX}"));
         }
@@ -308,7 +308,7 @@ impl VsstMeta {
     /// `InvalidArgument` with the file number and the fault.
     pub fn validate(&self) -> Result<()> {
         let number = self.number;
-        let fault = |why: &str| Err(Error::invalid(format!("vSST {number}: {why}")));
+        let fault = |why: &str| Err(Error::invalid(format!("value file (vSST) {number}: {why}")));
         if number == 0 || number > NUMBER_MAX {
             return fault(&format!("its file number is not 1 to {NUMBER_MAX}"));
         }

@@ -67,8 +67,10 @@ pub enum FileOwner {
 impl fmt::Display for FileOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FileOwner::Table { family, level } => write!(f, "a table at level {level} of family {family}"),
-            FileOwner::Vsst { family } => write!(f, "a vSST of family {family}"),
+            FileOwner::Table { family, level } => {
+                write!(f, "a key table at level {level} of column family {family}")
+            }
+            FileOwner::Vsst { family } => write!(f, "a value file (vSST) of column family {family}"),
         }
     }
 }

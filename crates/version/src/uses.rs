@@ -23,6 +23,7 @@
 use crate::meta::BlobId;
 use base::codec::{Reader, put_varint};
 use base::{Dependency, Error, HashMap, Result};
+use std::fmt;
 use std::sync::Arc;
 use store::IdMap;
 use store::field::number;
@@ -333,6 +334,13 @@ impl SumChange {
     }
 }
 
+impl fmt::Display for SumChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SumChange { tables, count, raw_bytes, stored_bytes } = self;
+        write!(f, "{count} references to {raw_bytes} bytes ({stored_bytes} in files) in {tables} tables")
+    }
+}
+
 impl From<&ReferenceChange> for SumChange {
     fn from(change: &ReferenceChange) -> Self {
         SumChange {
@@ -408,9 +416,11 @@ pub(crate) fn decode_changes(r: &mut Reader<'_>) -> Result<Vec<ReferenceChange>>
         let previous = changes.last().map(|last| last.blob_id);
         let blob_id = previous.unwrap_or(0).saturating_add(step);
         if previous.is_some_and(|previous| previous >= blob_id) {
-            return Err(Error::corruption(
-                "the sums of references are not in ascending order of value files",
-            ));
+            return Err(Error::corruption(format!(
+                "the sums of references in the manifest are not in ascending order of value files: \
+                 {blob_id} follows {}",
+                previous.unwrap_or(0)
+            )));
         }
         let (tables, count) = (signed(r)?, signed(r)?);
         let (raw_bytes, stored_bytes) = (signed(r)?, signed(r)?);

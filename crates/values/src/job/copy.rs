@@ -330,9 +330,13 @@ impl Batch {
 #[cold]
 fn stranger(input: &Vsst, window: &Window, entry: &Entry) -> Error {
     let key = window.user_key(entry).escape_ascii();
-    Error::corruption(format!("the value record found for key \"{key}\" has another key or sequence"))
-        .at_file(input.file().path())
-        .at_offset(entry.offset)
+    Error::corruption(format!(
+        "the value record found for key \"{key}\" has another key or sequence than {}: garbage collection \
+         leaves the file unchanged",
+        entry.seq
+    ))
+    .at_file(input.file().path())
+    .at_offset(entry.offset)
 }
 
 #[cfg(test)]

@@ -147,7 +147,9 @@ impl Lookup {
                 Way::Points => asking.ask(context, window, &mut budget, stats),
             };
             let number = asking.table.number();
-            if done.map_err(|e| e.context(format!("looking up values in table {number}")))? {
+            if done.map_err(|e| {
+                e.context(format!("garbage collection, looking up values in key table (kSST) {number}"))
+            })? {
                 self.asking = None;
             }
         }
@@ -337,7 +339,8 @@ fn judge(
 #[cold]
 fn disagreement(context: &LookupContext<'_>, window: &Window, entry: &Entry, reference: &Reference) -> Error {
     let why = format!(
-        "the value record of key \"{}\" has {} bytes, but a key table refers to {} bytes",
+        "the value record of key \"{}\" has {} bytes, but a key table refers to {} bytes: garbage collection \
+         leaves the file unchanged",
         window.user_key(entry).escape_ascii(),
         entry.stored_len,
         reference.stored_len

@@ -72,8 +72,8 @@ impl Draft<'_, '_> {
                 let version = &mut self.family(*family)?.version;
                 if *seq < version.log_floor || *seq > base::MAX_SEQ {
                     return refuse(format!(
-                        "log floor (first sequence in the log) {seq} of family {family} is below {}, or \
-                         over 56 bits",
+                        "log floor (first sequence in the log) {seq} of column family {family} is below {}, \
+                         or over 56 bits",
                         version.log_floor
                     ));
                 }
@@ -101,7 +101,7 @@ impl Draft<'_, '_> {
                 match draft.version.aliases.remove(blob_id) {
                     Some(_) => Ok(()),
                     None => refuse(format!(
-                        "family {family} has no successors for the replaced value file {blob_id}"
+                        "column family {family} has no successors for the replaced value file (vSST) {blob_id}"
                     )),
                 }
             }
@@ -129,7 +129,10 @@ impl Draft<'_, '_> {
         meta.validate()?;
         if level as usize >= LEVELS_MAX {
             let last = LEVELS_MAX - 1;
-            return refuse(format!("table {} at level {level}, but the last level is {last}", meta.number));
+            return refuse(format!(
+                "key table (kSST) {} is added at level {level}, but the last level is {last}",
+                meta.number
+            ));
         }
         let table = Arc::new(meta.clone());
         self.family(family)?.add_file(level as usize, table.clone())?;
@@ -147,7 +150,9 @@ impl Draft<'_, '_> {
             }
             _ => {
                 let place = place.map_or_else(|| "not listed".to_owned(), |place| place.to_string());
-                refuse(format!("table {number} is not at level {level} of family {family}, but {place}"))
+                refuse(format!(
+                    "key table (kSST) {number} is not at level {level} of column family {family}, but {place}"
+                ))
             }
         }
     }
@@ -156,7 +161,7 @@ impl Draft<'_, '_> {
         if id < self.state.next_family || id == FamilyId::MAX {
             let next = self.state.next_family;
             return refuse(format!(
-                "family id {id} was used before, or is over the limit: the next is {next}"
+                "column family id {id} was used before, or is over the limit: the next is {next}"
             ));
         }
         if name.len() > FAMILY_NAME_LEN_MAX || self.state.families.len() >= FAMILIES_MAX {
@@ -261,7 +266,9 @@ impl Draft<'_, '_> {
                 // into that description.
                 let added = self.family(family)?.added.iter().any(|(_, f)| f.number == number);
                 let Some(meta) = meta.filter(|_| !added) else {
-                    return refuse(format!("table {number} is shared by an edit that also adds it"));
+                    return refuse(format!(
+                        "key table (kSST) {number} is shared by an edit that also adds it"
+                    ));
                 };
                 self.remove_file(family, level, number)?;
                 self.add_file(family, level, &FileMeta { shared: true, ..FileMeta::clone(&meta) })
@@ -346,7 +353,9 @@ impl FamilyDraft {
     fn add_file(&mut self, level: usize, file: Arc<FileMeta>) -> Result<()> {
         let number = file.number;
         if self.removed.get(&number).is_some_and(|(_, old)| old.uid != file.uid) {
-            return refuse(format!("table {number} is removed and added again with another file id"));
+            return refuse(format!(
+                "key table (kSST) {number} is removed and added again with another file id"
+            ));
         }
         self.added.push((level, file));
         Ok(())
@@ -395,9 +404,11 @@ impl FamilyDraft {
             let Some(totals) = net.applied(&before.copied().unwrap_or_default()) else {
                 let uses = |f: &Arc<FileMeta>| f.uses.may_have(name);
                 let table = self.added.iter().find(|(_, f)| uses(f));
-                let number = table.map_or(0, |(_, f)| f.number);
+                let with =
+                    table.map_or_else(String::new, |(_, f)| format!(" with key table (kSST) {}", f.number));
                 return refuse(format!(
-                    "the references of table {number} overflow or undercut the sums of a value file"
+                    "the references to value file (vSST) {name} change by {net}{with}, and overflow or \
+                     undercut its sums"
                 ));
             };
             let is_used = totals != ReferenceTotals::default();
@@ -415,7 +426,10 @@ impl FamilyDraft {
         if of_tables == *of_names {
             return Ok(());
         }
-        refuse("the sums of references to value files change by other amounts than those of the tables")
+        refuse(format!(
+            "the sums of references to value files change by other amounts than those of the tables: by \
+             {of_names}, not {of_tables}"
+        ))
     }
 
     fn finish(mut self) -> Result<FamilyState> {
@@ -426,7 +440,7 @@ impl FamilyDraft {
         for &id in self.names_changed.iter().chain(&self.names_touched) {
             if self.version.references.contains_key(&id) && !self.version.resolves(id) {
                 return refuse(format!(
-                    "a table depends on value file {id}, which is gone without a successor"
+                    "a key table (kSST) depends on value file (vSST) {id}, which has gone without a successor"
                 ));
             }
         }
@@ -478,7 +492,9 @@ fn check_neighbours(level: usize, files: &[Arc<FileMeta>], file: &FileMeta) -> R
         near.iter().find(|f| f.number != file.number && f.overlaps(file))
     };
     match clash {
-        Some(f) => refuse(format!("tables {} and {} overlap at level {level}", f.number, file.number)),
+        Some(f) => {
+            refuse(format!("key tables (kSSTs) {} and {} overlap at level {level}", f.number, file.number))
+        }
         None => Ok(()),
     }
 }
@@ -493,12 +509,13 @@ pub(super) fn check_alias(version: &Version, id: BlobId) -> Result<()> {
         refuse(format!("value file (vSST) {id} is listed both as present and as replaced"))
     } else if !targets.first().is_some_and(|t| t.first_key.is_empty()) || !ascending {
         refuse(format!(
-            "the successors of the replaced value file {id} do not cover all keys in ascending order"
+            "the {} successors of the replaced value file (vSST) {id} do not cover all keys in ascending order",
+            targets.len()
         ))
     } else if let Some(target) = targets.iter().find(|t| !knows(t)) {
         let file = target.file;
         refuse(format!(
-            "the replaced value file {id} leads to value file {file}, which is gone or does not list it"
+            "the replaced value file (vSST) {id} leads to value file {file}, which is gone or does not list it"
         ))
     } else {
         Ok(())

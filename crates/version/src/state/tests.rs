@@ -331,7 +331,7 @@ fn reference_sums_of_an_edit_must_match_its_tables() {
         (wrong, vec![remove(0, 12)]),
         (wrong, vec![told(vec![change(20, 1)])]),
         ("overflow or undercut", vec![remove(0, 12), told(vec![change(21, -1)])]),
-        ("depends on value file 77", vec![add(0, user(50, 30, &[77])), told(vec![change(77, 1)])]),
+        ("depends on value file (vSST) 77", vec![add(0, user(50, 30, &[77])), told(vec![change(77, 1)])]),
         (
             "its sums of references to value files contradict each other",
             vec![add(

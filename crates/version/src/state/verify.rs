@@ -23,7 +23,9 @@ pub(super) fn verify(state: &KvState) -> Result<()> {
         if id != family.id || id != version.family || id >= state.next_family || !names.insert(&family.name) {
             let next = state.next_family;
             return fault(format!(
-                "column family {id} has another id, a taken name, or an id not below {next}"
+                "column family {id}, \"{}\", has another id ({}), a taken name, or an id not below {next}",
+                family.name.escape_debug(),
+                family.id
             ));
         }
         for (level, files) in version.levels.iter().enumerate() {
@@ -42,18 +44,19 @@ pub(super) fn verify(state: &KvState) -> Result<()> {
         verify_version(version)?;
     }
     if state.directory != Directory::of(state.families.values()) {
-        return fault("the directory of names and log floors does not match the families");
+        return fault("the directory of names and log floors does not match the column families");
     }
     if state.files().eq(index.iter().map(|(number, place)| (number, *place))) {
         Ok(())
     } else {
-        fault("the index of file numbers does not match the files of the families")
+        fault("the index of file numbers does not match the files of the column families")
     }
 }
 
 fn verify_version(version: &Version) -> Result<()> {
     if version.levels.len() != LEVELS_MAX {
-        return fault(format!("a family has {} levels instead of {LEVELS_MAX}", version.levels.len()));
+        let (family, levels) = (version.family, version.levels.len());
+        return fault(format!("column family {family} has {levels} levels instead of {LEVELS_MAX}"));
     }
     for (level, files) in version.levels.iter().enumerate() {
         for pair in files.windows(2) {
@@ -62,8 +65,8 @@ fn verify_version(version: &Version) -> Result<()> {
                 || level > 0 && !ordered(a, b)
             {
                 return fault(format!(
-                    "tables {} and {} are out of order at level {level}",
-                    a.number, b.number
+                    "key tables (kSSTs) {} and {} of column family {} are out of order at level {level}",
+                    a.number, b.number, version.family
                 ));
             }
         }
@@ -83,7 +86,10 @@ fn verify_references(version: &Version) -> Result<()> {
         all_listed &= file.uses.list().is_some();
         for d in file.uses.list().unwrap_or_default() {
             if !version.resolves(d.blob_id) {
-                let why = format!("table {} depends on value file {}, which is gone", file.number, d.blob_id);
+                let why = format!(
+                    "key table (kSST) {} depends on value file (vSST) {}, which the manifest does not list",
+                    file.number, d.blob_id
+                );
                 return fault(why);
             }
             listed.push((d.blob_id, SumChange::of(d, 1)));
@@ -92,7 +98,10 @@ fn verify_references(version: &Version) -> Result<()> {
     let mut of_names = SumChange::default();
     for (name, totals) in version.references.iter() {
         if !version.resolves(name) {
-            return fault(format!("tables depend on value file {name}, which is gone without a successor"));
+            return fault(format!(
+                "key tables (kSSTs) depend on value file (vSST) {name}, and the manifest lists neither it \
+                 nor a successor"
+            ));
         }
         of_names = of_names.plus(&SumChange::of_totals(totals));
     }
@@ -102,10 +111,17 @@ fn verify_references(version: &Version) -> Result<()> {
         true => *net == stated(*name),
         false => net.is_within(&stated(*name)),
     };
-    if of_names != of_tables || !listed.iter().all(fits) {
-        return fault("the sums of references to value files are not those of the tables");
-    }
-    Ok(())
+    let unlike = listed.iter().find(|&it| !fits(it));
+    let (what, stated, counted) = match unlike {
+        Some((name, net)) => (format!("value file (vSST) {name}"), stated(*name), *net),
+        None if of_names != of_tables => ("all value files (vSSTs)".to_owned(), of_names, of_tables),
+        None => return Ok(()),
+    };
+    fault(format!(
+        "the sums of references to value files are not those of the tables: for {what} of column family {} \
+         stated {stated}, counted {counted}",
+        version.family
+    ))
 }
 
 fn ordered(a: &FileMeta, b: &FileMeta) -> bool {

@@ -40,14 +40,11 @@ fn an_inconsistent_state_is_detected() {
     type Meddle = Box<dyn FnOnce(&mut KvState)>;
     let of_version = |change: fn(&mut Version)| -> Meddle { Box::new(move |s| version(s, change)) };
     let cases: Vec<(&str, Meddle)> = vec![
+        ("has another id (1), a taken name, or an id not below ", Box::new(|s| family(s, |f| f.id = 1))),
+        ("column family 0 has 6 levels instead of 7", of_version(|v| drop(v.levels.pop()))),
+        ("file 10 is both a key table", of_version(|v| level(v, 2, vec![table(10, 0, 1, (1, 2))]))),
         (
-            "column family 0 has another id, a taken name, or an id not below ",
-            Box::new(|s| family(s, |f| f.id = 1)),
-        ),
-        ("a family has 6 levels instead of 7", of_version(|v| drop(v.levels.pop()))),
-        ("file 10 is both a table", of_version(|v| level(v, 2, vec![table(10, 0, 1, (1, 2))]))),
-        (
-            "tables 13 and 14 are out of order at level 1",
+            "tables (kSSTs) 13 and 14 of column family 0 are out of order at level 1",
             of_version(|v| level(v, 1, vec![table(13, 0, 5, (1, 2)), table(14, 5, 6, (1, 2))])),
         ),
         (
@@ -57,9 +54,12 @@ fn an_inconsistent_state_is_detected() {
                 v.vssts.insert(21, meta);
             }),
         ),
-        ("table 12 depends on value file 20, which is gone", of_version(|v| drop(v.vssts.remove(&20)))),
         (
-            "tables depend on value file 20, which is gone without a successor",
+            "table (kSST) 12 depends on value file (vSST) 20, which the",
+            of_version(|v| drop(v.vssts.remove(&20))),
+        ),
+        (
+            "depend on value file (vSST) 20, and the manifest lists neither it nor a successor",
             of_version(|v| {
                 // Only the table itself has its dependency list.
                 let mut table = depends_on(table(12, 150, 250, (6, 9)), &[20]);
@@ -75,7 +75,7 @@ fn an_inconsistent_state_is_detected() {
             }),
         ),
         (
-            "the index of file numbers does not match the files of the families",
+            "the index of file numbers does not match the files of the column families",
             Box::new(|s| drop(s.index.remove(&10))),
         ),
         (
@@ -104,11 +104,20 @@ fn invalid_records_are_refused_by_name() {
     let target = AliasTarget { first_key: vec![], file: 20 };
     let alias = |blob_id| Record::SetAlias { family: 0, blob_id, targets: vec![target.clone()] };
     let cases = vec![
-        ("table 40: its dependencies on value files are not in ascending order", vec![add(2, descending)]),
-        ("table 40: it covers no key", vec![add(2, covers_nothing)]),
-        ("the references of table 40 overflow", vec![add(0, large)]),
-        ("vSST 0: its file number is not 1 to ", vec![of_vsst(vsst(0, 0, 1, vec![]))]),
-        ("vSST 40: the numbers of the value files that it replaces", vec![of_vsst(vsst(40, 0, 1, vec![40]))]),
+        (
+            "key table (kSST) 40: its dependencies on value files are not in ascending order",
+            vec![add(2, descending)],
+        ),
+        ("key table (kSST) 40: it covers no key", vec![add(2, covers_nothing)]),
+        (
+            "the references to value file (vSST) 20 change by 18446744073709551615 references",
+            vec![add(0, large)],
+        ),
+        ("value file (vSST) 0: its file number is not 1 to ", vec![of_vsst(vsst(0, 0, 1, vec![]))]),
+        (
+            "value file (vSST) 40: the numbers of the value files that it replaces",
+            vec![of_vsst(vsst(40, 0, 1, vec![40]))],
+        ),
         ("the name of a column family has 65536 bytes (at most 1024)", vec![long_name]),
         ("value file (vSST) 20 is listed both as present and as replaced", vec![alias(20)]),
         (
@@ -116,7 +125,7 @@ fn invalid_records_are_refused_by_name() {
             vec![alias(40), of_vsst(vsst(40, 0, 1, vec![]))],
         ),
         (
-            "table 40 is shared by an edit that also adds it",
+            "table (kSST) 40 is shared by an edit that also adds it",
             vec![add(2, table(40, 0, 1, (1, 2))), Record::ShareFile { number: 40 }],
         ),
     ];

@@ -82,7 +82,7 @@ fn a_blob_id_dropped_by_another_edit_is_detected() {
     again.rest_on(&tried, 0, &version(&added), &version(&after));
     assert_eq!(added.apply(&again).unwrap(), after);
     let e = gone.apply(&again).unwrap_err();
-    assert!(e.message().contains("a table depends on value file 21"), "{e}");
+    assert!(e.message().contains("depends on value file (vSST) 21"), "{e}");
 }
 
 /// Edits with other changes of sums, or with equal changes from another edit, get no footing.
