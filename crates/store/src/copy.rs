@@ -206,7 +206,7 @@ impl Drop for Copy {
 fn not_empty(dir: &Path) -> Error {
     Error::new(
         ErrorKind::AlreadyExists,
-        "the directory of the checkpoint is not empty: name a new or empty one",
+        "the directory of the checkpoint is not empty: name a new or empty one; nothing was copied",
     )
     .at_file(dir)
 }

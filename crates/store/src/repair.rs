@@ -223,7 +223,8 @@ pub fn open_lane(
                 let (file, is_elsewhere) = file_of(group, state.uid, (&here, &by_group), dir);
                 if is_elsewhere && let Some(path) = &file.path.file_name() {
                     let why = format!(
-                        "{} has log group {}, which belongs in this file: files were exchanged",
+                        "{} has log group {}, which belongs in this file: files were exchanged, and the \
+                         repair reads the group there",
                         path.display(),
                         group.ltn
                     );
@@ -237,7 +238,11 @@ pub fn open_lane(
             for (name, OnDisk { path, file, group }) in here {
                 let is_log = matches!(names::parse(&name), Some(FileKind::Log(_)));
                 if let Some(group) = group.filter(|_| !is_log) {
-                    let why = format!("this is the file of log group {}: files were exchanged", group.ltn);
+                    let why = format!(
+                        "this file has log group {}, but no name of a log file: files were exchanged, and \
+                         the repair reads the group here",
+                        group.ltn
+                    );
                     exchanged.push(Error::corruption(why).at_file(&path));
                 }
                 if is_log || group.is_some() {

@@ -171,10 +171,14 @@ pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &ManifestState) -> R
         let problem = match lens.get(&*name) {
             // Bytes beyond the recorded length are no part of the log.
             Some(&len) if len >= group.len => continue,
-            Some(len) => format!("the file has {len} bytes instead of {}", group.len),
-            None => {
-                "the manifest lists this file but it is missing, or the manifest has lost its end".to_owned()
+            Some(len) => {
+                format!("the file of log group {} has {len} bytes instead of {}", group.ltn, group.len)
             }
+            None => format!(
+                "the manifest lists this file of log group {}, but it is missing, or the manifest has \
+                 lost its end",
+                group.ltn
+            ),
         };
         return Err(Error::corruption(problem).at_file(io::fs::join(dir, &name)));
     }

@@ -61,7 +61,7 @@ impl LaneReader {
     ) -> Result<()> {
         let freed = || {
             Error::not_found(format!(
-                "log group {} was removed: read records that the log still has",
+                "log group {} was removed from the log: read records that the log still has",
                 place.ltn
             ))
         };

@@ -407,5 +407,7 @@ fn not_whole(ltn: u64, found: Option<u64>, len: u64) -> Error {
         Some(found) => format!("has {found} bytes instead of {len}"),
         None => "is missing".to_owned(),
     };
-    Error::corruption(format!("the file of log group {ltn} {problem}: its records are lost"))
+    Error::corruption(format!(
+        "the file of retained log group {ltn} {problem}: its records are lost, the other groups are readable"
+    ))
 }

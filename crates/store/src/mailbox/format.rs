@@ -70,8 +70,10 @@ pub fn answer(outcome: &Result<()>) -> String {
 /// # Errors
 /// That of the checkpoint; `Corruption`.
 pub fn outcome(bytes: &[u8]) -> Result<()> {
-    let malformed =
-        || Error::corruption("the file with the answer to the request for a checkpoint has wrong lines");
+    let malformed = || {
+        Error::corruption("the file with the answer to the request for a checkpoint has wrong lines")
+            .with_remedy("if the copy is a store, it is complete; if not, request it again")
+    };
     let text = std::str::from_utf8(bytes).map_err(|_| malformed())?;
     let lines: Vec<&str> = text.strip_suffix('\n').ok_or_else(malformed)?.split('\n').collect();
     match lines[..] {

@@ -142,7 +142,7 @@ impl Mailbox {
                 is_full
             };
             if is_full {
-                let why = "too many requests for checkpoints are waiting (at most 16): try again later";
+                let why = "too many requests for checkpoints are waiting (at most 16), and this one was dropped: try again later";
                 self.answer(id, &Err(Error::new(ErrorKind::Busy, why)));
             }
         }

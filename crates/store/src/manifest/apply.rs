@@ -13,6 +13,7 @@ use super::record::{
 use super::state::{Commit, ManifestState, StateBuilder, StateOf, raise, raise_seq};
 use crate::IdMap;
 use crate::field::{damaged, newer};
+use crate::numbers::NUMBER_MAX;
 use base::{Error, ErrorKind, MAX_SEQ, Result};
 use std::sync::Arc;
 
@@ -111,7 +112,9 @@ fn one(state: &mut ManifestState, record: &Record) -> Result<()> {
         Record::AddEngine { engine, name, format } => add_engine(state, *engine, name, *format),
         Record::EngineFloor { engine, seq } => {
             if *seq > MAX_SEQ {
-                return refuse(format!("the floor of engine {engine} is out of range"));
+                return refuse(format!(
+                    "the log floor {seq} of engine {engine} is out of range: at most {MAX_SEQ}"
+                ));
             }
             state.engines.added(*engine)?.set_floor(*seq);
             Ok(())
@@ -145,7 +148,7 @@ fn add_log_group(state: &mut ManifestState, group: LogGroupMeta) -> Result<()> {
 /// Takes a file number for the store itself.
 fn take(state: &mut ManifestState, number: u64) -> Result<()> {
     if !is_file_number(number) {
-        return refuse(format!("file number {number} is out of range"));
+        return refuse(format!("file number {number} is out of range: 1 to {NUMBER_MAX}"));
     }
     if state.holds(number) {
         return refuse(format!("file {number} exists already"));
@@ -155,7 +158,11 @@ fn take(state: &mut ManifestState, number: u64) -> Result<()> {
 
 fn add_engine(state: &mut ManifestState, id: EngineId, name: &str, format: u32) -> Result<()> {
     if id == EngineId::NATIVE || name.len() > ENGINE_NAME_LEN_MAX {
-        return refuse(format!("engine {id} cannot be added: its id is taken, or its name too long"));
+        return refuse(format!(
+            "engine {id} cannot be added: its id is 0, that of LavaKV, or its name has {} bytes (at most \
+             {ENGINE_NAME_LEN_MAX})",
+            name.len()
+        ));
     }
     if id.0 > ENGINE_ID_MAX {
         return Err(newer(format!("engine {id}: an id above {ENGINE_ID_MAX}, too large for the log,")));
@@ -235,8 +242,13 @@ fn apply_commit<E: Engine>(
 fn verify(state: &ManifestState) -> Result<()> {
     let mut taken: IdMap<u64, EngineId> = IdMap::new();
     let mut occupy = |number: u64, owner: EngineId| match taken.insert(number, owner) {
-        Some(_) => fault(format!("file {number} is listed twice")),
-        None if number >= state.next_file_number => fault(format!("file {number} is past the next number")),
+        Some(other) => {
+            fault(format!("file {number} is listed twice: by engine {other} and by engine {owner}"))
+        }
+        None if number >= state.next_file_number => {
+            let next = state.next_file_number;
+            fault(format!("file {number} is past the next number, {next}"))
+        }
         None => Ok(()),
     };
     state.log_groups.verify(state.next_ltn, |file| occupy(file, EngineId::NATIVE))?;

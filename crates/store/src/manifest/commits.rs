@@ -226,7 +226,10 @@ impl Commits {
         match inner.durable.format {
             known if known == format => Ok(()),
             known if known > format => {
-                let why = format!("the store has format {known}, and a format can only be raised");
+                let why = format!(
+                    "the store has format {known}, which cannot be lowered to {format}: a format can only \
+                     be raised"
+                );
                 Err(Error::invalid(why).at_file(self.files.dir()))
             }
             _ => {
@@ -380,7 +383,7 @@ fn check_len(payload: &[u8]) -> Result<()> {
         return Ok(());
     }
     let why = format!(
-        "a manifest edit of {} bytes exceeds the limit of {} bytes: split it",
+        "a manifest edit of {} bytes exceeds the limit of {} bytes: change fewer files at once",
         payload.len(),
         format::PAYLOAD_LEN_MAX
     );

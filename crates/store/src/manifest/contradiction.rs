@@ -7,7 +7,7 @@ use base::{Error, Result};
 /// # Errors
 /// Always: `InvalidArgument`.
 pub fn refuse<T>(why: impl std::fmt::Display) -> Result<T> {
-    Err(Error::invalid(format!("the edit contradicts the state of the store: {why}")))
+    Err(Error::invalid(format!("the manifest edit contradicts the state of the store before it: {why}")))
 }
 
 /// Reports a state that contradicts itself.

@@ -76,12 +76,15 @@ impl Currents {
     }
 }
 
+/// Remedy of damage that an open for writing repairs.
+const RESTORED: &str = "an open for writing writes both files anew";
+
 /// Returns the error for a file whose contents are intact in another one.
 fn lost(e: Error) -> Error {
     let file = e.file().map(Path::to_owned).unwrap_or_default();
-    let why = "this file is damaged or missing, and its copy is intact: open the store for \
-               writing to restore it";
-    Error::corruption(why).at_file(file).caused_by(e)
+    let why = "this file is damaged or missing, and its copy is intact: no data is lost; \
+                open the store for writing to restore it";
+    Error::corruption(why).with_remedy(RESTORED).at_file(file).caused_by(e)
 }
 
 /// A manifest, merged from its files.
@@ -172,8 +175,10 @@ fn merged(parts: [&[u8]; 2], paths: [&Path; 2], current: Option<&Current>) -> (V
     };
     let mut notes: [Option<Note>; 2] = [None, None];
     let mut note = |nth: usize, offset: usize, edit: u64| {
-        let why = "this file is damaged here, and its copy is intact";
-        let error = Error::corruption(why).at_file(paths[nth]).at_offset(offset as u64);
+        let why = "this file is damaged here, and its copy is intact: no data is lost; \
+                   open the store for writing to restore it";
+        let error = Error::corruption(why).with_remedy(RESTORED);
+        let error = error.at_file(paths[nth]).at_offset(offset as u64);
         notes[nth].get_or_insert(Note { edit, error });
     };
     [own.is_none(), other.is_none()]

@@ -387,7 +387,7 @@ impl EngineParts {
     pub(super) fn add(&mut self, id: EngineId, name: &str, format: u32) -> Result<()> {
         if self.get(id).is_none() {
             if self.0.len() >= ENGINES_MAX {
-                return refuse("there are too many engines");
+                return refuse(format!("the store has {} engines already, its limit", self.0.len()));
             }
             let at = self.0.partition_point(|part| part.id < id);
             self.0.insert(at, EnginePart::new(id, name, format, Body::Away { steps: IdMap::new() }));

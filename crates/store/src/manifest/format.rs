@@ -106,9 +106,10 @@ impl Header {
             _ => return Err(crate::field::newer(format!("manifest format version {version}"))),
         };
         if !fits || number > NUMBER_MAX {
-            return Err(Error::corruption(
-                "the format, number or piece count in the manifest's header is out of range",
-            )
+            return Err(Error::corruption(format!(
+                "the format, number or piece count in the manifest's header is out of range: header \
+                 version {version}, number {number}, {pieces} pieces"
+            ))
             .at_offset(0));
         }
         Ok(Header { store, manifest, number, pieces: pieces.max(1), format })
@@ -189,7 +190,9 @@ pub fn read_record(manifest: Uid, bytes: &[u8], offset: usize) -> Result<RawReco
     }
     let rest = r.take(RECORD_HEADER_LEN - 8 + len).map_err(at)?;
     if record_checksum(manifest, offset as u64, length, rest) != stored {
-        return Err(at(Error::corruption("the checksum of a manifest record does not match")));
+        return Err(at(Error::corruption(format!(
+            "the checksum of a manifest record does not match its {len} bytes"
+        ))));
     }
     let mut fields = Reader::new(rest);
     Ok(RawRecord { edit: fields.u64()?, durable: fields.u64()?, payload: fields.rest() })
@@ -253,7 +256,11 @@ impl Current {
     /// # Errors
     /// `Corruption`.
     pub fn decode(bytes: &[u8]) -> Result<Current> {
-        let damaged = || Error::corruption("CURRENT is damaged: its lines or its checksum are wrong");
+        let damaged = || {
+            Error::corruption(
+                "CURRENT, which names the manifest, is damaged: its lines or its checksum are wrong",
+            )
+        };
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
         let mut lines = text.lines();
         let Some(FileKind::Manifest(manifest)) = lines.next().and_then(names::parse) else {

@@ -39,7 +39,7 @@ impl ListedGroups {
     /// `InvalidArgument`.
     pub(super) fn check_new(&self, ltn: u64) -> Result<()> {
         match ltn > NUMBER_MAX || self.by_ltn.contains_key(&ltn) {
-            true => refuse(format!("log group {ltn} exists already, or is out of order")),
+            true => refuse(format!("log group {ltn} exists already, or its number is over {NUMBER_MAX}")),
             false => Ok(()),
         }
     }
@@ -92,7 +92,11 @@ impl ListedGroups {
         self.change(ltn, |g| {
             let known = g.retained_bytes.is_some_and(|known| known != bytes);
             if !g.lane.retains() || known || g.discarded || bytes > g.len {
-                return refuse(format!("log group {ltn} cannot be kept with {bytes} bytes"));
+                return refuse(format!(
+                    "log group {ltn} cannot be kept with {bytes} of {} bytes: its lane keeps none, or it was \
+                     discarded, or kept with other bytes",
+                    g.len
+                ));
             }
             g.retained_bytes = Some(bytes);
             Ok(())
@@ -127,7 +131,11 @@ impl ListedGroups {
                 g.begin.is_some_and(|known| known.lpn > begin.lpn || known.first_lpn != begin.first_lpn);
             let is_over = g.sealed_end.is_some_and(|end| end < begin.lpn) || begin.offset(g.lane) > g.len;
             if oldest != Some(ltn) || g.discarded || falls || is_over || begin.lpn < begin.first_lpn {
-                return refuse(format!("the log cannot begin at page {} of log group {ltn}", begin.lpn));
+                return refuse(format!(
+                    "the log cannot begin at page {} of log group {ltn}: the group is not the oldest, or the \
+                     page is outside of it or before an earlier beginning",
+                    begin.lpn
+                ));
             }
             g.begin = Some(begin);
             Ok(())
@@ -150,7 +158,10 @@ impl ListedGroups {
         let mut by_file = IdMap::new();
         for (ltn, group) in self.by_ltn.iter() {
             if ltn != group.ltn || ltn >= next_ltn {
-                return fault(format!("log group {ltn} is out of place"));
+                return fault(format!(
+                    "log group {ltn} is out of place: its entry names group {}, the next group is {next_ltn}",
+                    group.ltn
+                ));
             }
             occupy(group.file)?;
             by_file.insert(group.file, ltn);

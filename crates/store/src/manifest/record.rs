@@ -290,9 +290,9 @@ impl LogGroupMeta {
         let begin = if flags & 64 != 0 { Some(begin(r)?) } else { None };
         let (discarded, shared) = (flags & 2 != 0, flags & 16 != 0);
         if (shared || store.is_some()) && retained_bytes.is_none() {
-            return Err(Error::corruption(
-                "the manifest has a log group that is shared with another store but not retained",
-            ));
+            return Err(Error::corruption(format!(
+                "the manifest has a log group, {ltn}, that is shared with another store but not retained"
+            )));
         }
         Ok(LogGroupMeta {
             ltn,
@@ -318,7 +318,12 @@ fn put_begin(out: &mut Vec<u8>, begin: LogBegin) {
 fn begin(r: &mut Reader<'_>) -> Result<LogBegin> {
     let (first_lpn, lpn) = (number(r)?, number(r)?);
     let used = u16::try_from(r.varint()?).ok().filter(|_| first_lpn <= lpn);
-    let used = used.ok_or_else(|| Error::corruption("the manifest has a log group that begins where it cannot: its first page or offset is out of range"))?;
+    let used = used.ok_or_else(|| {
+        Error::corruption(format!(
+            "the manifest has a log group that begins where it cannot: at page {lpn}, before its first page \
+             {first_lpn}, or at an offset over 65535 bytes"
+        ))
+    })?;
     Ok(LogBegin { first_lpn, lpn, used })
 }
 

@@ -158,7 +158,8 @@ fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_ma
         return Ok(());
     }
     Err(Error::corruption(format!(
-        "the manifest record in the place of edit {edit} is of edit {} (durable up to {})",
+        "the manifest record in the place of edit {edit} is of edit {} (durable up to {}, allowed are \
+         {durable_min} to {durable_max})",
         record.edit, record.durable
     )))
 }
@@ -293,8 +294,12 @@ fn check_is_named(history: &History, current: &Current) -> Result<()> {
     if history.header.manifest == current.uid && history.header.number == current.manifest {
         return Ok(());
     }
-    let why = "this is not the manifest that CURRENT names: a file was swapped";
-    Err(Error::corruption(why))
+    let header = &history.header;
+    Err(Error::corruption(format!(
+        "this is not the manifest that CURRENT names, but a swapped file: manifest {} with id {:?}, not {} \
+         with {:?}",
+        header.number, header.manifest, current.manifest, current.uid
+    )))
 }
 
 /// Fails if the manifest ends before the edit that `CURRENT` confirms.
@@ -371,7 +376,10 @@ fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines)
         kind => kind.data().is_some(),
     });
     if lost {
-        Error::corruption("CURRENT is missing, but the directory holds files of a store").at_file(dir)
+        Error::corruption(
+            "CURRENT, which names the manifest, is missing, but the directory holds files of a store",
+        )
+        .at_file(dir)
     } else {
         Error::not_found("there is no store in this directory: name the directory of a store, or create one")
             .at_file(dir)

@@ -222,7 +222,7 @@ impl<'a> StateBuilder<'a> {
     pub fn take_number(&mut self, number: u64) -> Result<()> {
         let (state, own) = (&mut *self.state, self.engine);
         if !is_file_number(number) {
-            return refuse(format!("file number {number} is out of range"));
+            return refuse(format!("file number {number} is out of range: 1 to {NUMBER_MAX}"));
         }
         let elsewhere = |part: &EnginePart| part.holds(number) && (part.id != own || part.lists(number));
         if state.log_groups.in_file(number).is_some() || state.engines.all().iter().any(elsewhere) {
@@ -243,7 +243,10 @@ impl<'a> StateBuilder<'a> {
 /// Raises a counter. A smaller value is an older one, not a contradiction.
 pub(super) fn raise(counter: &mut u64, to: u64) -> Result<()> {
     if to > NUMBER_MAX + 1 {
-        return refuse(format!("number {to} is out of range"));
+        return refuse(format!(
+            "the next file or log group number {to} is out of range: at most {}",
+            NUMBER_MAX + 1
+        ));
     }
     *counter = (*counter).max(to);
     Ok(())
@@ -251,7 +254,7 @@ pub(super) fn raise(counter: &mut u64, to: u64) -> Result<()> {
 
 pub(super) fn raise_seq(state: &mut ManifestState, to: SeqNo) -> Result<()> {
     if to > MAX_SEQ {
-        return refuse(format!("sequence {to} is out of range"));
+        return refuse(format!("the last sequence {to} is out of range: at most {MAX_SEQ}"));
     }
     state.last_seq = state.last_seq.max(to);
     Ok(())

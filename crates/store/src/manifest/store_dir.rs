@@ -61,7 +61,7 @@ impl StoreDir {
             None => Ok(()),
             Some(first) => Err(Error::new(
                 ErrorKind::Poisoned,
-                "an earlier sync of the store's directory failed, so names in it may be lost",
+                "an earlier sync of the store's directory failed, so a crash may lose names of new files in it",
             )
             .at_file(&self.path)
             .caused_by(first.clone())),

@@ -119,9 +119,10 @@ impl Identity {
             return Err(newer(format!("version {version} of the identity of a fast tier")));
         }
         if version == 0 || flags > 1 || reserved != 0 {
-            return Err(Error::corruption(
-                "the version, flags or reserved field of the fast tier's identity file is out of range",
-            ));
+            return Err(Error::corruption(format!(
+                "the identity file of the fast tier has version {version}, flags {flags:#x} and reserved \
+                 field {reserved}, not version 1, flags 0 or 1, and 0"
+            )));
         }
         Ok(Identity { store, disk, epoch, session, previous, moving: flags == 1 })
     }
@@ -311,7 +312,8 @@ pub fn check_disk(disks: &Tiers, store: Uid, known: &FastTier) -> Result<Slots> 
         return Ok(slots);
     }
     let Some(newest) = slots.newest() else {
-        let why = "both slots of the identity of the fast tier are damaged";
+        let why =
+            "both slots (copies) of the fast tier's identity are damaged, so the tier is not recognized";
         let error = Error::corruption(why).at_file(path(disks));
         return Err(slots.damage().cloned().into_iter().fold(error, Error::caused_by));
     };

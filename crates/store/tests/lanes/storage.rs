@@ -299,10 +299,22 @@ fn a_missing_or_truncated_group_to_replay_refuses_the_open() {
     drop(machine);
     let whole = sim.read_file(&path).unwrap();
     for (len, told) in [
-        (None, "the manifest lists this file but it is missing, or the manifest has lost its end".to_owned()),
+        (
+            None,
+            format!(
+                "the manifest lists this file of log group {}, but it is missing, or the manifest has lost \
+                 its end",
+                group.ltn
+            ),
+        ),
         (
             Some(whole.len() - PAGE),
-            format!("the file has {} bytes instead of {}", whole.len() - PAGE, whole.len()),
+            format!(
+                "the file of log group {} has {} bytes instead of {}",
+                group.ltn,
+                whole.len() - PAGE,
+                whole.len()
+            ),
         ),
     ] {
         let sim = sim.crash(CrashKind::ProcessKill, 1);
