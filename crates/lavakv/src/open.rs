@@ -348,10 +348,12 @@ pub(crate) fn check_files(
     let mut findings = Vec::new();
     let mut check = |kind: FileKind, len: u64| {
         let problem = match lengths.get(&kind) {
-            None => format!("{name} lists this file but it is missing, or {name} has lost its end"),
+            None => format!("{name} lists this file, but it is missing, or {name} has lost its end"),
             // Bytes behind the end of a log group are not part of it.
             Some(&found) if found > len && kind.data().is_none() => return Ok(()),
-            Some(&found) if found != len => format!("the file has {found} bytes instead of {len}"),
+            Some(&found) if found != len => {
+                format!("the file has {found} bytes instead of the {len} that {name} lists")
+            }
             Some(_) => return Ok(()),
         };
         let offset = lengths.get(&kind).map_or(0, |&found| found.min(len));
@@ -498,8 +500,11 @@ fn must_know(engine: &Engine, state: &State, family: FamilyId) -> Result<()> {
     if family < state.next_family {
         return Ok(());
     }
-    let why = "the log names a column family that is not in the manifest: the manifest has lost \
-               its end";
+    let why = format!(
+        "the log names column family {family}, but the manifest has only ids below {}: the manifest has \
+         lost its end",
+        state.next_family
+    );
     Err(Error::corruption(why).at_file(engine.context.path(&engine.files.manifest.report().name)))
 }
 
@@ -594,9 +599,10 @@ fn replay_batch(
 ) -> Result<()> {
     let (first_seq, count, entries) = batch::decode(payload)?;
     if first_seq != logged_seq {
-        return Err(Error::corruption(
-            "a batch in the log has another first sequence number than its log record",
-        ));
+        return Err(Error::corruption(format!(
+            "a batch in the log has another first sequence number than its log record: {first_seq}, not \
+             {logged_seq}"
+        )));
     }
     let mut changed: Vec<Arc<Family>> = Vec::new();
     let mut seq = first_seq;
@@ -624,7 +630,10 @@ fn replay_batch(
         seq += 1;
     }
     if seq != first_seq + u64::from(count) {
-        return Err(Error::corruption("a batch in the log differs in its number of entries from its header"));
+        return Err(Error::corruption(format!(
+            "a batch in the log differs in its number of entries from its header: {}, not {count}",
+            seq - first_seq
+        )));
     }
     let mut writer = engine.writes.memtables.lock();
     writer.changes(&changed);

@@ -219,7 +219,10 @@ impl Lanes {
             Ok(())
         })?;
         let Some(((first, last), at)) = missing.zip(at) else { return Ok(None) };
-        let why = "the log has lost its end here, or the next writes were volatile: a later embedded batch confirms all earlier writes as durable";
+        let why = format!(
+            "the log has lost its end here, or the next writes were volatile: sequences {first} to {last} are \
+             missing, and a later embedded batch confirms all earlier writes as durable"
+        );
         let error = Error::corruption(why).at_file(&at.path).at_offset(at.offset);
         let (after_seq, before_seq) = (first - 1, Some(last + 1));
         Ok(Some(LogGap { error, after_seq, before_seq, between_groups: false }))

@@ -155,12 +155,13 @@ impl RepairScan {
             Ok((place, (table, missing))) => {
                 let is_moved = place.path != path;
                 if is_moved {
-                    let why = "the file has the contents of another table: names were swapped";
+                    let why = "the file has the contents of another table: names were swapped, and the repair uses the contents";
                     self.report.damage(&Error::corruption(why).at_file(&place.path));
-                } else if self.files.named.get(&meta.kind()).is_some_and(|p| p.len != meta.len) {
+                } else if let Some(found) = self.files.named.get(&meta.kind()).filter(|p| p.len != meta.len) {
                     let why = format!(
-                        "the length of the file is not the {} bytes that the manifest lists",
-                        meta.len
+                        "the file has {} bytes, not the {} that the manifest lists: the repair uses the \
+                         readable part",
+                        found.len, meta.len
                     );
                     self.report.damage(&Error::corruption(why).at_file(&place.path));
                 }

@@ -9,7 +9,7 @@ use store::context::Health;
 pub(crate) fn guarded<T>(health: &Health, step: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(step));
     if done.is_err() {
-        let why = "an asynchronous request panicked in a background thread";
+        let why = "an asynchronous request panicked in a background thread, a fault of the engine: report it";
         health.poison(&Error::new(ErrorKind::Poisoned, why));
     }
     done.ok()

@@ -171,8 +171,8 @@ struct ProgressReporter<'a> {
     told: Option<([u64; 2], u64)>,
 }
 
-const NO_SPACE: &str = "garbage collection found no disk space for its output: free space, or \
-                        raise the limit";
+const NO_SPACE: &str = "garbage collection found no disk space for its output, and the garbage \
+                        stays: free space, or raise the limit";
 
 /// Interval of reports without ended collections, nanoseconds.
 const TELL_NS: u64 = 200_000_000;
@@ -283,7 +283,7 @@ fn is_met(jobs: &Jobs, request: GcGoal) -> Result<bool> {
     if jobs.drain.gc_is_paused() {
         return Err(Error::new(
             ErrorKind::Busy,
-            "garbage collection is paused: resume it, then repeat the call",
+            "garbage collection is paused by a `GcPause`: drop it to resume, then repeat the call",
         ));
     }
     if set.running.collections > 0 {

@@ -149,7 +149,10 @@ impl ExpertOptions {
         check("buffered_age_ms_max", self.buffered_age_ms_max.unwrap_or(0), 0, 3_600_000)?;
         check("log_group_bytes", self.log_group_bytes, 64 << 10, 4 << 30)?;
         if !self.log_group_bytes.is_multiple_of(io::PAGE as u64) {
-            return Err(Error::invalid("option log_group_bytes must be a multiple of 4096 bytes"));
+            return Err(Error::invalid(format!(
+                "option log_group_bytes = {} must be a multiple of 4096 bytes",
+                self.log_group_bytes
+            )));
         }
         check("wal_bytes_max", self.wal_bytes_max(), 2 * self.log_group_bytes, 1 << 50)
             .map_err(beside("log_group_bytes", self.log_group_bytes))?;

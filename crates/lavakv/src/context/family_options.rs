@@ -173,11 +173,15 @@ impl FamilyOptions {
         if !(1..=FAMILY_OPTIONS_VERSION).contains(&version) {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "the stored family options are of a newer release: open the store with that release",
+                format!(
+                    "the stored family options have version {version}, and this release reads up to \
+                     {FAMILY_OPTIONS_VERSION}: open the store with a newer release"
+                ),
             ));
         }
-        let compression = Compression::from_u8(r.u8()?).ok_or_else(|| {
-            Error::corruption("the compression code in the stored family options is unknown")
+        let code = r.u8()?;
+        let compression = Compression::from_u8(code).ok_or_else(|| {
+            Error::corruption(format!("the compression code {code} in the stored family options is unknown"))
         })?;
         // Values too large for their types saturate, and fail the range checks.
         let size = |v: u64| usize::try_from(v).unwrap_or(usize::MAX);
@@ -211,7 +215,7 @@ impl FamilyOptions {
                 PLACED_IN_TABLES | PLACED_IN_LOG => {}
                 n => {
                     return Err(Error::corruption(format!(
-                        "value placement {n} in family options is unknown"
+                        "the value placement {n} in the stored family options is unknown"
                     )));
                 }
             }
@@ -225,8 +229,9 @@ impl FamilyOptions {
 }
 
 fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
-    let name = String::from_utf8(r.bytes()?.to_vec())
-        .map_err(|_| Error::corruption("the name of a compaction policy in family options is not UTF-8"))?;
+    let name = String::from_utf8(r.bytes()?.to_vec()).map_err(|_| {
+        Error::corruption("the name of the compaction policy in the stored family options is not UTF-8")
+    })?;
     let version = u32::try_from(r.varint()?).map_err(|_| {
         Error::corruption("the version of the compaction policy in the stored family options exceeds 32 bits")
     })?;

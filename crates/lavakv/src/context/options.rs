@@ -221,9 +221,10 @@ impl Options {
         let Some(file) = &self.metrics_file else { return Ok(()) };
         match file.file_name().map(|name| name.to_str().and_then(names::parse)) {
             None => Err(Error::invalid("option metrics_file: its path does not end in a file name: add one")),
-            Some(Some(_)) => Err(Error::invalid(
-                "option metrics_file: the name is reserved for files of a store: choose another",
-            )),
+            Some(Some(_)) => Err(Error::invalid(format!(
+                "option metrics_file = {}: the name is reserved for files of a store: choose another",
+                file.display()
+            ))),
             Some(None) => Ok(()),
         }
     }

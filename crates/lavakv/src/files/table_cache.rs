@@ -96,10 +96,10 @@ impl TableCache {
                 ),
             )
             .at_file(self.context.path(name)),
-            ErrorKind::NotFound => {
-                Error::corruption("a file that the manifest or the log refers to is missing")
-                    .at_file(self.context.path(name))
-            }
+            ErrorKind::NotFound => Error::corruption(
+                "a file that the manifest or the log refers to is missing; data in other files stay readable",
+            )
+            .at_file(self.context.path(name)),
             _ => e,
         })
     }
@@ -173,7 +173,17 @@ impl TableCache {
         if UseSums::of(&list) == *file.uses.sums() {
             return Ok(list);
         }
-        let why = "the references of the table to value files differ from their sums in the manifest";
+        let (found, listed) = (UseSums::of(&list), file.uses.sums());
+        let why = format!(
+            "the references of the table to value files differ from their sums in the manifest: {} references \
+             to {} value files and {} bytes, listed {}, {} and {}",
+            found.references,
+            found.names,
+            found.stored_bytes,
+            listed.references,
+            listed.names,
+            listed.stored_bytes
+        );
         Err(Error::corruption(why).at_file(table.path()))
     }
 }
@@ -193,6 +203,7 @@ fn key(volume: Volume, number: u64) -> u64 {
 
 /// File numbers are never reused, so one of the references to this file is wrong.
 fn another_kind(dir: &Path, number: u64) -> Error {
-    let why = "the manifest refers to this file as two kinds of file (table, value file or large value)";
+    let why = "the manifest refers to this file as two kinds of file (table, value file or large value), \
+               so one reference is wrong";
     Error::corruption(why).at_file(io::fs::join(dir, &names::vsst(number)))
 }

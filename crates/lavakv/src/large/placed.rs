@@ -66,9 +66,10 @@ impl PlacedValues {
             }),
         };
         let Some(file) = file else {
-            return Err(
-                Error::corruption("a file with values that the log refers to is missing").at_file(path)
-            );
+            return Err(Error::corruption(
+                "a file with values that the log refers to is missing, so these values are lost",
+            )
+            .at_file(path));
         };
         let read = || read_loose(&**file, reference.uid, reference.offset, reference.stored_len);
         match read() {
@@ -89,6 +90,6 @@ pub fn not_closed() -> Error {
 }
 
 fn of_another_key(context: &Context, reference: &RecordReference) -> Error {
-    let why = "the value record that the log refers to belongs to another key";
+    let why = "the value record that the log refers to at this offset belongs to another key";
     Error::corruption(why).at_file(context.path(&names::vsst(reference.file))).at_offset(reference.offset)
 }

@@ -270,7 +270,8 @@ pub(crate) fn open_listed(files: &KvFiles, user_key: &[u8], meta: &VsstMeta) -> 
 
 fn another_value(files: &KvFiles, user_key: &[u8], number: u64) -> Error {
     Error::corruption(format!(
-        "the large value file does not hold the value of key \"{}\"",
+        "the large value file does not hold the value of key \"{}\", but that of another key or of another \
+         length",
         user_key.escape_ascii()
     ))
     .at_file(files.context.path(&names::vsst(number)))

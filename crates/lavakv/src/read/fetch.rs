@@ -23,7 +23,7 @@ pub(crate) fn resolve<'v>(
 ) -> Result<&'v Arc<VsstMeta>> {
     version.resolve(reference.blob_id, user_key, seq).ok_or_else(|| {
         Error::corruption(format!(
-            "the value of key \"{}\" is in value file {}, which the manifest does not have",
+            "the value of key \"{}\" is in value file (vSST) {}, which the manifest does not list",
             user_key.escape_ascii(),
             reference.blob_id
         ))
@@ -106,8 +106,9 @@ fn look_up<S: Source>(
         }
         kind => {
             let kind = kind as u8;
-            let why =
-                format!("a table entry of kind {kind} is not known to this release: use a newer release");
+            let why = format!(
+                "an entry of kind {kind} in a key table (kSST) is not known to this release: use a newer release"
+            );
             Err(Error::new(ErrorKind::Unsupported, why).into())
         }
     }
@@ -124,7 +125,7 @@ mod tests {
         assert!(e.is_corruption(), "{e}");
         assert_eq!(
             e.message(),
-            "the value of key \"a\\xff\" is in value file 7, which the manifest does not have"
+            "the value of key \"a\\xff\" is in value file (vSST) 7, which the manifest does not list"
         );
     }
 }

@@ -145,7 +145,8 @@ impl Memtables {
         let context = tree.context.clone();
         // Half of the write may be in the memtables.
         let on_panic = move || {
-            let why = "a thread panicked while it put a write into the memtables";
+            let why =
+                "a thread panicked while it put a write into the memtables, a fault of the engine: report it";
             context.health.poison(&Error::new(ErrorKind::Poisoned, why));
         };
         Memtables {

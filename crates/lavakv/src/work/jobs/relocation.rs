@@ -142,12 +142,12 @@ impl Relocator {
                 Ok(record) if (record.user_key, record.seq) == (user_key, seq) => {
                     return self.series.copy(&record).map(Some);
                 }
-                Ok(_) => {
-                    error = Some(
-                        Error::corruption("the value record at this offset belongs to another key")
-                            .at_offset(offset),
+                Ok(_) => error = Some(
+                    Error::corruption(
+                        "the value record at this offset belongs to another key, so its value is not moved",
                     )
-                }
+                    .at_offset(offset),
+                ),
                 Err(e) => error = Some(e),
             }
         }

@@ -194,7 +194,7 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
     assert!(
         refused
             .to_string()
-            .contains("compaction found no disk space for its output: free space, or raise the limit"),
+            .contains("compaction found no disk space for its output, and its tables stay as they were: free space, or raise the limit"),
         "{refused}"
     );
     assert!(!jobs.context.health.out_of_space());

@@ -231,14 +231,19 @@ impl FileCheck {
             }
             _ => {
                 return Err(Error::corruption(
-                    "the file is of another kind (table, value file or large value) than the manifest says",
+                    "the file is of another kind (table, value file or large value) than the manifest says: \
+                     files were swapped",
                 ));
             }
         };
         if found == stated {
             return Ok(Fits { bytes: found.0, entries: found.1, list });
         }
-        Err(Error::corruption("the length or the number of entries of the file differs from the manifest"))
+        Err(Error::corruption(format!(
+            "the length or the number of entries of the file differs from the manifest: it has {} bytes and {} \
+             entries ({} bytes of values), listed are {}, {} and {}",
+            found.0, found.1, found.2, stated.0, stated.1, stated.2
+        )))
     }
 }
 
@@ -378,9 +383,10 @@ impl Batches {
     fn decode(&mut self, jobs: &Jobs, first_seq: SeqNo, bytes: &[u8]) -> Result<()> {
         let (logged_seq, _, entries) = batch::decode(bytes)?;
         if logged_seq != first_seq {
-            return Err(Error::corruption(
-                "a batch in the log has another first sequence number than its log record",
-            ));
+            return Err(Error::corruption(format!(
+                "a batch in the log has another first sequence number than its log record: {logged_seq}, not \
+                 {first_seq}"
+            )));
         }
         for (seq, change) in (first_seq..).zip(entries) {
             let change = change?;

@@ -87,8 +87,13 @@ impl VlsmOptions {
         if bytes.is_empty() {
             return Ok(VlsmOptions::default());
         }
-        let fault =
-            || Error::invalid("compaction policy \"vlsm\" version 1 takes five or six numbers as parameters");
+        let fault = || {
+            Error::invalid(format!(
+                "compaction policy \"vlsm\" version 1 takes five or six numbers as parameters, not these {} \
+                 bytes",
+                bytes.len()
+            ))
+        };
         let mut r = Reader::new(bytes);
         let mut number = |name, low, high| within(name, r.varint().map_err(|_| fault())?, low, high);
         let table_bytes = number("table_bytes", 4 << 10, 4 << 30)?;

@@ -18,7 +18,13 @@ struct Script {
 }
 
 fn shown<T>(result: Result<T>) -> String {
-    result.map_or_else(|e| format!("{}: {}\n", e.kind().name(), e.message()), |_| "it fits\n".into())
+    let hidden = |message: &str| {
+        let digits = message.chars().map(|c| if c.is_ascii_digit() { '#' } else { c });
+        let mut text: Vec<char> = digits.collect();
+        text.dedup_by(|a, b| (*a, *b) == ('#', '#'));
+        text.into_iter().collect::<String>()
+    };
+    result.map_or_else(|e| format!("{}: {}\n", e.kind().name(), hidden(e.message())), |_| "it fits\n".into())
 }
 
 impl Script {
