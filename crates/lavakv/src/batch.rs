@@ -320,14 +320,16 @@ pub fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
     let (first_seq, count) = (r.u64()?, r.u32()?);
     if first_seq.saturating_add(u64::from(count)) > base::MAX_SEQ {
         return Err(Error::corruption(format!(
-            "a batch in the log has a sequence number over 56 bits: {count} changes from sequence {first_seq} on"
+            "a batch in the log has a sequence number over 56 bits: {count} changes from sequence \
+             {first_seq} on"
         )));
     }
     // Never logged. Without entries and sequence, "the sequence before the batch" would be
     // undefined.
     if first_seq == 0 || count == 0 {
         return Err(Error::corruption(format!(
-            "a batch in the log has no entries, or sequence number 0: {count} changes from sequence {first_seq} on"
+            "a batch in the log has no entries, or sequence number 0: {count} changes from sequence \
+             {first_seq} on"
         )));
     }
     Ok((first_seq, count, Entries { reader: r, value_len_max: limits::VALUE_LEN_MAX }))

@@ -98,7 +98,8 @@ pub(super) fn judge(found: &mut RepairScan) -> Plan {
                 ignored += 1;
                 continue;
             }
-            let why = "a compaction replaced the table in a part of its range: its entries outside of it may be garbage";
+            let why = "a compaction replaced the table in a part of its range: its entries outside of it \
+                       may be garbage";
             let at = LostRange::at(&Error::corruption(why).at_file(&table.place.path));
             found.report.lose(LostRange {
                 family: Some(table.family),

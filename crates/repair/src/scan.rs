@@ -155,7 +155,8 @@ impl RepairScan {
             Ok((place, (table, missing))) => {
                 let is_moved = place.path != path;
                 if is_moved {
-                    let why = "the file has the contents of another table: names were swapped, and the repair uses the contents";
+                    let why = "the file has the contents of another table: names were swapped, and the \
+                               repair uses the contents";
                     self.report.damage(&Error::corruption(why).at_file(&place.path));
                 } else if let Some(found) = self.files.named.get(&meta.kind()).filter(|p| p.len != meta.len) {
                     let why = format!(

@@ -54,7 +54,8 @@ pub fn open(frame: &[u8], uid: Uid, offset: u64) -> Result<(Compression, &[u8])>
     let short = || {
         let len = frame.len();
         let why = format!(
-            "the block in the file has {len} bytes, fewer than its trailer of {TRAILER_LEN} (codec and checksum)"
+            "the block in the file has {len} bytes, fewer than its trailer of {TRAILER_LEN} (codec and \
+             checksum)"
         );
         Error::corruption(why).at_offset(offset)
     };

@@ -236,7 +236,8 @@ impl Ksst {
             return Ok(());
         }
         let why = format!(
-            "the properties do not match the entries of the key table (kSST): {}; all entries found are readable",
+            "the properties do not match the entries of the key table (kSST): {}; all entries found are \
+             readable",
             difference(&stated, &counted)
         );
         Err(self.file.locate(Error::corruption(why), self.meta.offset))

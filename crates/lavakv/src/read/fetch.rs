@@ -107,7 +107,8 @@ fn look_up<S: Source>(
         kind => {
             let kind = kind as u8;
             let why = format!(
-                "an entry of kind {kind} in a key table (kSST) is not known to this release: use a newer release"
+                "an entry of kind {kind} in a key table (kSST) is not known to this release: use a newer \
+                 release"
             );
             Err(Error::new(ErrorKind::Unsupported, why).into())
         }

@@ -142,7 +142,8 @@ impl Mailbox {
                 is_full
             };
             if is_full {
-                let why = "too many requests for checkpoints are waiting (at most 16), and this one was dropped: try again later";
+                let why = "too many requests for checkpoints are waiting (at most 16), and this one was \
+                           dropped: try again later";
                 self.answer(id, &Err(Error::new(ErrorKind::Busy, why)));
             }
         }

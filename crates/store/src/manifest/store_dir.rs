@@ -61,7 +61,8 @@ impl StoreDir {
             None => Ok(()),
             Some(first) => Err(Error::new(
                 ErrorKind::Poisoned,
-                "an earlier sync of the store's directory failed, so a crash may lose names of new files in it",
+                "an earlier sync of the store's directory failed, so a crash may lose names of new files \
+                 in it",
             )
             .at_file(&self.path)
             .caused_by(first.clone())),

@@ -374,7 +374,8 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
             .unwrap_or_default();
-        Err(Error::new(base::ErrorKind::Poisoned, format!("a background job panicked: {text}")))
+        let why = format!("a background job panicked, a fault of the engine (report it): {text}");
+        Err(Error::new(base::ErrorKind::Poisoned, why))
     })
 }
 

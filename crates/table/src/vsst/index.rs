@@ -243,7 +243,8 @@ impl<'a> IndexFrame<'a> {
         let bytes = self.body.get(start..self.start);
         let bytes = bytes.ok_or_else(|| {
             Error::corruption(format!(
-                "a key group begins at byte {start} of its index block, past the end of the groups at byte {}",
+                "a key group begins at byte {start} of its index block, past the end of the groups at \
+                 byte {}",
                 self.start
             ))
         })?;

@@ -319,7 +319,8 @@ impl Vsst {
             return Ok(());
         }
         let why = format!(
-            "the properties do not match the records of the value file (vSST): {}; all values found are readable",
+            "the properties do not match the records of the value file (vSST): {}; all values found are \
+             readable",
             difference(stated, &counted)
         );
         Err(self.file.locate(Error::corruption(why), self.meta.offset))

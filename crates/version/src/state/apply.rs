@@ -101,7 +101,8 @@ impl Draft<'_, '_> {
                 match draft.version.aliases.remove(blob_id) {
                     Some(_) => Ok(()),
                     None => refuse(format!(
-                        "column family {family} has no successors for the replaced value file (vSST) {blob_id}"
+                        "column family {family} has no successors for the replaced value file (vSST) \
+                         {blob_id}"
                     )),
                 }
             }
@@ -509,13 +510,15 @@ pub(super) fn check_alias(version: &Version, id: BlobId) -> Result<()> {
         refuse(format!("value file (vSST) {id} is listed both as present and as replaced"))
     } else if !targets.first().is_some_and(|t| t.first_key.is_empty()) || !ascending {
         refuse(format!(
-            "the {} successors of the replaced value file (vSST) {id} do not cover all keys in ascending order",
+            "the {} successors of the replaced value file (vSST) {id} do not cover all keys in ascending \
+             order",
             targets.len()
         ))
     } else if let Some(target) = targets.iter().find(|t| !knows(t)) {
         let file = target.file;
         refuse(format!(
-            "the replaced value file (vSST) {id} leads to value file {file}, which is gone or does not list it"
+            "the replaced value file (vSST) {id} leads to value file {file}, which is gone or does not \
+             list it"
         ))
     } else {
         Ok(())

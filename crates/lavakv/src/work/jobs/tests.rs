@@ -192,9 +192,10 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
     let refused = db.compact_range_with(family, everything, anew.clone(), &mut |_| {}).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     assert!(
-        refused
-            .to_string()
-            .contains("compaction found no disk space for its output, and its tables stay as they were: free space, or raise the limit"),
+        refused.to_string().contains(
+            "compaction found no disk space for its output, and its tables stay as they were: \
+             free space, or raise the limit"
+        ),
         "{refused}"
     );
     assert!(!jobs.context.health.out_of_space());
