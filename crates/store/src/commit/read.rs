@@ -172,10 +172,10 @@ pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &ManifestState) -> R
             // Bytes beyond the recorded length are no part of the log.
             Some(&len) if len >= group.len => continue,
             Some(len) => {
-                format!("the file of log group {} has {len} bytes instead of {}", group.ltn, group.len)
+                format!("the file of group {} of the log has {len} bytes instead of {}", group.ltn, group.len)
             }
             None => format!(
-                "the manifest lists this file of log group {}, but it is missing, or the manifest has \
+                "the manifest lists this file of group {} of the log, but it is missing, or the manifest has \
                  lost its end",
                 group.ltn
             ),

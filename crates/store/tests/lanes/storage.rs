@@ -302,7 +302,7 @@ fn a_missing_or_truncated_group_to_replay_refuses_the_open() {
         (
             None,
             format!(
-                "the manifest lists this file of log group {}, but it is missing, or the manifest has lost \
+                "the manifest lists this file of group {} of the log, but it is missing, or the manifest has lost \
                  its end",
                 group.ltn
             ),
@@ -310,7 +310,7 @@ fn a_missing_or_truncated_group_to_replay_refuses_the_open() {
         (
             Some(whole.len() - PAGE),
             format!(
-                "the file of log group {} has {} bytes instead of {}",
+                "the file of group {} of the log has {} bytes instead of {}",
                 group.ltn,
                 whole.len() - PAGE,
                 whole.len()
