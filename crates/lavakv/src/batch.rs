@@ -358,8 +358,10 @@ impl<'a> Entries<'a> {
                 )));
             }
         };
-        let family = FamilyId::try_from(self.reader.varint()?)
-            .map_err(|_| Error::corruption("a batch in the log has a column family id over 32 bits"))?;
+        let id = self.reader.varint()?;
+        let family = FamilyId::try_from(id).map_err(|_| {
+            Error::corruption(format!("a batch in the log has a column family id over 32 bits: {id}"))
+        })?;
         let key = self.reader.bytes()?;
         let value = if has_value(kind) { self.reader.bytes()? } else { &[] };
         let change = Change { kind, family, key, value };

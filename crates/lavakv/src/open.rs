@@ -292,7 +292,10 @@ pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
     let Some(file) = find(|kind| kind.data().is_some() || matches!(kind, FileKind::Log(_))) else {
         return Ok(());
     };
-    let why = format!("CURRENT is missing, but the directory has data files ({})", file.name);
+    let why = format!(
+        "CURRENT, which names the manifest, is missing, but the directory has data files ({})",
+        file.name
+    );
     Err(Error::corruption(why).at_file(io::fs::join(dir, names::CURRENT)))
 }
 

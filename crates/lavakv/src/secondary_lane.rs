@@ -107,7 +107,8 @@ pub(crate) fn refuse_carried(files: &KvFiles) -> Result<()> {
     if look_for(files, WithoutFamily::Gone)?.batches.is_empty() {
         return Ok(());
     }
-    let why = "another engine's log holds changes that are in no table: open the store with that engine, and close it";
+    let why = "another engine's log holds changes that are in no table and that this open would not read: \
+               open the store with that engine, and close it";
     Err(Error::new(ErrorKind::Unsupported, why).at_file(&files.store().context().dir))
 }
 

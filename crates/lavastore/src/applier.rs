@@ -231,7 +231,9 @@ impl Applier {
     fn decode(&self, position: &[u8]) -> Result<Lsn> {
         let damaged = || {
             let why = format!(
-                "the column family `{FAMILY}` has an applied position that is no LSN: only an `Applier` may write there"
+                "the column family `{FAMILY}` has an applied position of {} bytes, not the 8 of an LSN: \
+                 only an `Applier` may write there",
+                position.len()
             );
             Error::new(crate::ErrorKind::Corruption, why)
         };

@@ -330,8 +330,8 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
 
 fn disorder(user_key: &[u8]) -> Error {
     Error::corruption(format!(
-        "a key table in a compaction has the key \"{}\" at or before the key ahead of it, so the compaction \
-         stops and changes no file",
+        "a key table in a compaction has the key \"{}\" at or before the key ahead of it, so the \
+         compaction stops and changes no file",
         user_key.escape_ascii()
     ))
     .with_remedy("run `lava verify` to find the table, then restore it or run `lava repair`")

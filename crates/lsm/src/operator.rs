@@ -85,6 +85,9 @@ pub fn fold(
     // operator.
     let call = AssertUnwindSafe(|| operator.full_merge(key, base, &oldest_first, out));
     catch_unwind(call).unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::UserCallback, "the merge operator panicked: repair it and read again"))
+        Err(Error::new(
+            ErrorKind::UserCallback,
+            "the merge operator panicked, and no stored data changed: repair the operator and read again",
+        ))
     })
 }

@@ -374,8 +374,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// newest visible entry of its key.
     fn fold_from_here(&mut self) -> Result<()> {
         let Some(operator) = self.options.operator.clone() else {
-            let why = "a merge operand was found, but the column family has no merge operator: open the store with \
-                       the one it was written with";
+            let why = "a merge operand was found, but the column family has no merge operator: open the \
+                       store with the one it was written with";
             return Err(Error::new(ErrorKind::Unsupported, why));
         };
         save_user_key(&mut self.key, self.versions.inner());
@@ -517,7 +517,9 @@ fn entry_kind(trailer: u64) -> Result<ValueKind> {
             | ValueKind::PlacedReference),
         ) => Ok(kind),
         _ => Err(Error::corruption(format!(
-            "a key table has an entry of kind {}, which is no value, deletion or merge operand",
+            "a key table has an entry with sequence {} of kind {}, which is no value, deletion or merge \
+             operand",
+            trailer >> 8,
             trailer as u8
         ))),
     }

@@ -105,7 +105,8 @@ pub(super) fn rebuild(
 fn lost_end(dir: &Path, found: &RepairScan, lanes: &Lanes) -> Option<Error> {
     let (last, seen) = (found.witness.state.as_ref()?.store.edit_number, lanes.witness_edit());
     let why = format!(
-        "the manifest ends at edit {last}, but the log confirms edit {seen}: the end of the manifest is missing"
+        "the manifest ends at edit {last}, but the log confirms edit {seen}: the end of the manifest is \
+         missing, and the repair goes by the files themselves"
     );
     (seen > last).then(|| Error::corruption(why).at_file(dir.join("MANIFEST")))
 }
@@ -261,7 +262,8 @@ fn tell_what_may_come_back(lanes: &Lanes, plan: &Plan, report: &mut RepairReport
         for change in repairing::decode(payload)?.2 {
             let family = change?.family;
             if first_seq < begins && silent.remove(&family) {
-                let why = "the keys of an embedded batch may have been deleted since";
+                let why = "the repair brings back keys of an embedded batch, which may have been deleted \
+                           since";
                 let at = Error::corruption(why).at_file(&place.path).at_offset(place.offset);
                 report.lose(LostRange {
                     family: Some(family),

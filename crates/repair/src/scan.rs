@@ -98,7 +98,8 @@ fn lost_end(env: &Env, dir: &Path, state: &State, files: &DataFiles, cache: &Arc
     let seen = newest_edit_seen(env, files, cache);
     if seen > last {
         let why = format!(
-            "the manifest ends at edit {last}, but a table confirms edit {seen}: the end of the manifest is missing"
+            "the manifest ends at edit {last}, but a table confirms edit {seen}: the end of the manifest \
+             is missing, and the repair goes by the files themselves"
         );
         return Some(Error::corruption(why).at_file(dir.join("MANIFEST")));
     }
@@ -106,8 +107,10 @@ fn lost_end(env: &Env, dir: &Path, state: &State, files: &DataFiles, cache: &Arc
     // as evidence.
     let newest = env.fs.list(dir).and_then(|listing| newest_group(env, dir, &listing, state.store.uid));
     let (file, ltn) = newest.ok()?.filter(|(_, ltn)| *ltn >= state.store.next_ltn)?;
-    let why =
-        format!("{file} has log group {ltn}, which the manifest lacks: the end of the manifest is missing");
+    let why = format!(
+        "{file} has log group {ltn}, which the manifest lacks: the end of the manifest is missing, and the \
+         repair goes by the files themselves"
+    );
     Some(Error::corruption(why).at_file(dir.join("MANIFEST")))
 }
 
@@ -144,7 +147,10 @@ impl RepairScan {
             Some(place) => Ok(place.clone()),
             None => match self.files.named.get(&meta.kind()) {
                 Some(place) => Ok(DataFilePath { len: place.len.min(meta.len), ..place.clone() }),
-                None => Err(Error::corruption("a table that the manifest lists is missing").at_file(&path)),
+                None => Err(Error::corruption(
+                    "a key table that the manifest lists is missing, and its entries with it",
+                )
+                .at_file(&path)),
             },
         };
         let opened = place.and_then(|place| {
@@ -248,8 +254,8 @@ impl RepairScan {
             if let Some(number) = kind.table()
                 && there.insert(number)
             {
-                let why =
-                    "the footer of a table is damaged: without a manifest its level and keys are unknown";
+                let why = "the footer of a table is damaged: without a manifest its level and keys are \
+                           unknown, and the repair leaves it out";
                 self.lose_unlisted(&Error::corruption(why).at_file(dir.join(kind.to_string())), number);
             }
         }
@@ -266,7 +272,7 @@ impl RepairScan {
         };
         let missing: Vec<u64> = missing.into_iter().filter(|number| !replaced(number)).collect();
         for number in missing {
-            let why = "a table that the manifest lists is missing";
+            let why = "a key table that the manifest lists is missing, and its entries with it";
             let kind = match self.witness.tables.get(&number) {
                 Some(TableWitness::Added(_, meta)) => meta.kind(),
                 _ => FileKind::Ksst(number),

@@ -137,7 +137,7 @@ impl Values {
                 // The file has no readable footer: search the file with the expected name.
                 Some(place) => (expected, DataFilePath { len: place.len.min(meta.len), ..place.clone() }),
                 None => {
-                    let why = "a value file that the manifest lists is missing";
+                    let why = "a value file that the manifest lists is missing, and its values with it";
                     let error = Error::corruption(why).at_file(self.dir.join(meta.kind().to_string()));
                     self.missing.add(names, error);
                     return;

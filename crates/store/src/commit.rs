@@ -219,8 +219,8 @@ impl Log {
 
     #[cold]
     fn no_room_to_begin(&self) -> Error {
-        let why = "cannot begin the log: the volume was full at the open; free space on it, then \
-                   write once with the engine that opened the store";
+        let why = "cannot begin the log: the volume was full at the open; free space on it, then write \
+                   once with the engine that opened the store";
         Error::new(ErrorKind::NoSpace, why).at_file(self.base.context.volumes.log_dir())
     }
 

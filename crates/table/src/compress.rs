@@ -28,8 +28,8 @@ pub fn require(compression: Compression) -> Result<()> {
     }
     let name = compression.name();
     let why = format!(
-        "this build lacks the compression codec {name}, so it neither writes nor reads such data: \
-         rebuild with the feature `{name}` enabled"
+        "this build lacks the compression codec {name}, so it neither writes nor reads such data: rebuild \
+         with the feature `{name}` enabled"
     );
     Err(Error::new(ErrorKind::Unsupported, why))
 }
@@ -116,8 +116,8 @@ pub(crate) fn decompress_behind(head: &[u8], compression: Compression, payload: 
     let len = decompress_into(compression, reader.rest(), raw);
     if len != Some(raw_len) {
         return Err(Error::corruption(format!(
-            "a block or record with {} compression cannot be decompressed to its {raw_len} bytes: only \
-             its keys and values are unreadable",
+            "a block or record with {} compression cannot be decompressed to its {raw_len} bytes: only its \
+             keys and values are unreadable",
             compression.name()
         )));
     }

@@ -118,8 +118,8 @@ impl TableFile {
         let fits = handle.end() <= self.frames_end && handle.len <= FRAME_LEN_MAX as u64;
         if !fits || handle.len < TRAILER_LEN as u64 {
             let why = format!(
-                "the index leads to a block of {} bytes that ends at byte {}: blocks have {TRAILER_LEN} \
-                 to {FRAME_LEN_MAX} bytes and end by byte {}",
+                "the index leads to a block of {} bytes that ends at byte {}: blocks have {TRAILER_LEN} to \
+                 {FRAME_LEN_MAX} bytes and end by byte {}",
                 handle.len,
                 handle.end(),
                 self.frames_end

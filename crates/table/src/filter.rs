@@ -74,8 +74,8 @@ pub fn may_contain(filter: &[u8], hash: u64) -> Result<bool> {
     };
     if count == 0 || count > PROBES_MAX {
         return Err(Error::corruption(format!(
-            "a Bloom filter block has {count} probes for a key, not 1 to {PROBES_MAX}: reads go on \
-             without it"
+            "a Bloom filter block has {count} probes for a key, not 1 to {PROBES_MAX}: reads go on without \
+             it"
         )));
     }
     let start = line_of(hash, lines.len() / LINE_LEN) * LINE_LEN;

@@ -285,8 +285,8 @@ impl Shape {
             if flags & HAS_EXPIRY != 0 { Some(Packed::parse(block, &mut reader, count)?) } else { None };
         if !reader.is_empty() || dictionary_len == 0 {
             return Err(bad(&format!(
-                "{} surplus bytes follow its columns, or its list of value files is empty ({dictionary_len} \
-                 files)",
+                "{} surplus bytes follow its columns, or its list of value files is empty \
+                 ({dictionary_len} files)",
                 reader.rest().len()
             )));
         }

@@ -361,8 +361,8 @@ impl<C: BlockCursor> Walk<C> {
                 let leads_back = !self.last.is_empty() && key::compare(self.cursor.key(), &self.last).is_le();
                 match self.cursor.valid() && leads_back {
                     true => Err(here(Error::corruption(format!(
-                        "the first key of a data block is not after the last key of the block before it: {} \
-                         follows {}",
+                        "the first key of a data block is not after the last key of the block before it: \
+                         {} follows {}",
                         shown(self.cursor.key()),
                         shown(&self.last)
                     )))),

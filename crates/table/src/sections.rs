@@ -76,8 +76,8 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Section>> {
     let once = |tag| sections.iter().filter(|s| s.tag == tag).count();
     if once(PROPERTIES) != 1 || once(TOP_REFERENCES) > 1 || once(TOP_INLINE) > 1 {
         return Err(Error::corruption(format!(
-            "the meta index of the file lists {} properties blocks instead of 1, or {} or {} top indexes of \
-             a kind instead of 0 or 1",
+            "the meta index of the file lists {} properties blocks instead of 1, or {} or {} top indexes \
+             of a kind instead of 0 or 1",
             once(PROPERTIES),
             once(TOP_REFERENCES),
             once(TOP_INLINE)

@@ -24,8 +24,8 @@ pub fn decode(bytes: &[u8], out: &mut Vec<RangeTombstone>) -> Result<()> {
         let seq = reader.varint()?;
         if start >= end || seq > MAX_SEQ {
             let why = format!(
-                "a range deletion of the key table (kSST), from \"{}\" to \"{}\", has an empty range, or its \
-                 sequence {seq} is over 56 bits",
+                "a range deletion of the key table (kSST), from \"{}\" to \"{}\", has an empty range, or \
+                 its sequence {seq} is over 56 bits",
                 start.escape_ascii(),
                 end.escape_ascii()
             );

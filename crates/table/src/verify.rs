@@ -319,8 +319,8 @@ impl Walk {
         if before != self.separator {
             let offset = stream.index_handle(p).offset;
             let why = format!(
-                "the top index and an index partition of the key table (kSST) end at different keys: {} and \
-                 {}; reads may miss keys",
+                "the top index and an index partition of the key table (kSST) end at different keys: {} \
+                 and {}; reads may miss keys",
                 shown(&self.separator),
                 shown(&before)
             );
@@ -387,8 +387,8 @@ impl Walk {
             return Ok(());
         }
         let why = format!(
-            "the top index of the key table (kSST) states {} entries with sequences {} to {}, but its blocks \
-             have {} with {min_seq} to {max_seq}",
+            "the top index of the key table (kSST) states {} entries with sequences {} to {}, but its \
+             blocks have {} with {min_seq} to {max_seq}",
             stated.0, stated.1, stated.2, self.entries
         );
         Err(bad(table, &why, table.meta.offset))
@@ -434,8 +434,8 @@ impl Walk {
         self.separator.extend_from_slice(&trailer.to_le_bytes());
         if key::compare(&self.last, &self.separator).is_gt() {
             let why = format!(
-                "the last key {} of a data block is after the last key {} given by the index; reads may miss \
-                 keys",
+                "the last key {} of a data block is after the last key {} given by the index; reads may \
+                 miss keys",
                 shown(&self.last),
                 shown(&self.separator)
             );

@@ -327,8 +327,8 @@ impl GcJob {
         }
         if let Some(file) = self.gc.inputs.iter().find(|v| v.global_seq.is_some()) {
             let why = format!(
-                "the value file (vSST) {} was ingested and cannot be collected, so its records stay: collect \
-                 them after the next compaction",
+                "the value file (vSST) {} was ingested and cannot be collected, so its records stay: \
+                 collect them after the next compaction",
                 file.number
             );
             return Err(Error::new(ErrorKind::Unsupported, why));

@@ -171,8 +171,8 @@ struct ProgressReporter<'a> {
     told: Option<([u64; 2], u64)>,
 }
 
-const NO_SPACE: &str = "garbage collection found no disk space for its output, and the garbage \
-                        stays: free space, or raise the limit";
+const NO_SPACE: &str = "garbage collection found no disk space for its output, and the garbage stays: free \
+                        space, or raise the limit";
 
 /// Interval of reports without ended collections, nanoseconds.
 const TELL_NS: u64 = 200_000_000;

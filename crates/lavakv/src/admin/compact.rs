@@ -46,8 +46,8 @@ pub struct CompactProgress {
     pub remaining_bytes: u64,
 }
 
-const NO_SPACE: &str = "compaction found no disk space for its output, and its tables stay as they \
-                        were: free space, or raise the limit";
+const NO_SPACE: &str = "compaction found no disk space for its output, and its tables stay as they were: \
+                        free space, or raise the limit";
 
 /// Compacts a range level by level, from the top. Calls `tell` at the start, and after each
 /// rewritten table.

@@ -54,8 +54,11 @@ pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Resul
             let text = env.fs.read_all(path, limits::FILE_NAME_LEN_MAX * 4)?;
             out.write_str(&String::from_utf8_lossy(&text)).map_err(refused)
         }
-        _ => Err(Error::invalid("the file is no table, value file (vSST), log file or manifest of a store")
-            .at_file(path)),
+        _ => Err(Error::invalid(
+            "the name of the file is none of a table, value file (vSST), log file, manifest or CURRENT of \
+             a store",
+        )
+        .at_file(path)),
     }
 }
 
@@ -141,5 +144,8 @@ pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
 }
 
 fn refused(_: std::fmt::Error) -> Error {
-    Error::new(base::ErrorKind::Io, "the listing could not be written")
+    Error::new(
+        base::ErrorKind::Io,
+        "the listing of the file cannot be written to its output; the file is not damaged",
+    )
 }

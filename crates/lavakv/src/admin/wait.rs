@@ -48,8 +48,8 @@ pub(crate) fn look(
     }
     if let Some(e) = jobs.context.health.held_up(now_ns) {
         return Some(Err(e.context(
-            "background work that this call waits for is held up; it resumes when the cause is \
-             removed",
+            "background work (flush, compaction or collection) that this call waits for is held up; it \
+             resumes when the cause is removed",
         )));
     }
     done().map(|done| done.then_some(())).transpose()

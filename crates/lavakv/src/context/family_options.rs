@@ -174,14 +174,16 @@ impl FamilyOptions {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "the stored family options have version {version}, and this release reads up to \
-                     {FAMILY_OPTIONS_VERSION}: open the store with a newer release"
+                    "the stored options of a column family have version {version}, and this release reads \
+                     up to {FAMILY_OPTIONS_VERSION}: open the store with a newer release"
                 ),
             ));
         }
         let code = r.u8()?;
         let compression = Compression::from_u8(code).ok_or_else(|| {
-            Error::corruption(format!("the compression code {code} in the stored family options is unknown"))
+            Error::corruption(format!(
+                "the compression code {code} in the stored options of a column family is unknown"
+            ))
         })?;
         // Values too large for their types saturate, and fail the range checks.
         let size = |v: u64| usize::try_from(v).unwrap_or(usize::MAX);
@@ -215,7 +217,7 @@ impl FamilyOptions {
                 PLACED_IN_TABLES | PLACED_IN_LOG => {}
                 n => {
                     return Err(Error::corruption(format!(
-                        "the value placement {n} in the stored family options is unknown"
+                        "the value placement {n} in the stored options of a column family is unknown"
                     )));
                 }
             }
@@ -230,10 +232,14 @@ impl FamilyOptions {
 
 fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
     let name = String::from_utf8(r.bytes()?.to_vec()).map_err(|_| {
-        Error::corruption("the name of the compaction policy in the stored family options is not UTF-8")
+        Error::corruption(
+            "the name of the compaction policy in the stored options of a column family is not UTF-8",
+        )
     })?;
     let version = u32::try_from(r.varint()?).map_err(|_| {
-        Error::corruption("the version of the compaction policy in the stored family options exceeds 32 bits")
+        Error::corruption(
+            "the version of the compaction policy in the stored options of a column family exceeds 32 bits",
+        )
     })?;
     Ok(PolicyChoice { name, version, parameters: r.bytes()?.to_vec() })
 }

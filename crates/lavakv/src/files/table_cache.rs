@@ -175,8 +175,8 @@ impl TableCache {
         }
         let (found, listed) = (UseSums::of(&list), file.uses.sums());
         let why = format!(
-            "the references of the table to value files differ from their sums in the manifest: {} references \
-             to {} value files and {} bytes, listed {}, {} and {}",
+            "the references of the table to value files differ from their sums in the manifest: {} \
+             references to {} value files and {} bytes, listed {}, {} and {}",
             found.references,
             found.names,
             found.stored_bytes,

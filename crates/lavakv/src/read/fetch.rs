@@ -23,7 +23,8 @@ pub(crate) fn resolve<'v>(
 ) -> Result<&'v Arc<VsstMeta>> {
     version.resolve(reference.blob_id, user_key, seq).ok_or_else(|| {
         Error::corruption(format!(
-            "the value of key \"{}\" is in value file (vSST) {}, which the manifest does not list",
+            "the value of key \"{}\" is in value file (vSST) {}, which the manifest does not list; other \
+             values stay readable",
             user_key.escape_ascii(),
             reference.blob_id
         ))
@@ -126,7 +127,8 @@ mod tests {
         assert!(e.is_corruption(), "{e}");
         assert_eq!(
             e.message(),
-            "the value of key \"a\\xff\" is in value file (vSST) 7, which the manifest does not list"
+            "the value of key \"a\\xff\" is in value file (vSST) 7, which the manifest does not list; \
+             other values stay readable"
         );
     }
 }

@@ -254,7 +254,8 @@ impl<'a> WriteOp<'a> {
         if last_seq > base::MAX_SEQ {
             return Err(Error::new(
                 ErrorKind::TooLarge,
-                "the store has used up its sequence numbers: copy the data into a new store",
+                "the store has used up its sequence numbers (2^56) and takes no more writes; reads go on: \
+                 copy the data into a new store",
             ));
         }
         let mut position = None;

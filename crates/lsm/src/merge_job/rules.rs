@@ -451,7 +451,9 @@ fn point_kind(trailer: u64) -> Result<ValueKind> {
     match ValueKind::from_u8(trailer as u8) {
         Some(kind) if is_value(kind) || kind.is_tombstone() || kind == ValueKind::Merge => Ok(kind),
         _ => Err(Error::corruption(format!(
-            "a key table has an entry of kind {}, which is no value, deletion or merge operand",
+            "a key table has an entry with sequence {} of kind {}, which is no value, deletion or merge \
+             operand",
+            trailer >> 8,
             trailer as u8
         ))),
     }

@@ -175,8 +175,8 @@ pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &ManifestState) -> R
                 format!("the file of group {} of the log has {len} bytes instead of {}", group.ltn, group.len)
             }
             None => format!(
-                "the manifest lists this file of group {} of the log, but it is missing, or the manifest has \
-                 lost its end",
+                "the manifest lists this file of group {} of the log, but it is missing, or the manifest \
+                 has lost its end",
                 group.ltn
             ),
         };

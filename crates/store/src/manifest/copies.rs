@@ -82,8 +82,8 @@ const RESTORED: &str = "an open for writing writes both files anew";
 /// Returns the error for a file whose contents are intact in another one.
 fn lost(e: Error) -> Error {
     let file = e.file().map(Path::to_owned).unwrap_or_default();
-    let why = "this file is damaged or missing, and its copy is intact: no data is lost; \
-                open the store for writing to restore it";
+    let why = "this file is damaged or missing, and its copy is intact: no data is lost; open the store \
+               for writing to restore it";
     Error::corruption(why).with_remedy(RESTORED).at_file(file).caused_by(e)
 }
 
@@ -175,8 +175,8 @@ fn merged(parts: [&[u8]; 2], paths: [&Path; 2], current: Option<&Current>) -> (V
     };
     let mut notes: [Option<Note>; 2] = [None, None];
     let mut note = |nth: usize, offset: usize, edit: u64| {
-        let why = "this file is damaged here, and its copy is intact: no data is lost; \
-                   open the store for writing to restore it";
+        let why = "this file is damaged here, and its copy is intact: no data is lost; open the store for \
+                   writing to restore it";
         let error = Error::corruption(why).with_remedy(RESTORED);
         let error = error.at_file(paths[nth]).at_offset(offset as u64);
         notes[nth].get_or_insert(Note { edit, error });

@@ -93,8 +93,8 @@ impl ListedGroups {
             let known = g.retained_bytes.is_some_and(|known| known != bytes);
             if !g.lane.retains() || known || g.discarded || bytes > g.len {
                 return refuse(format!(
-                    "log group {ltn} cannot be kept with {bytes} of {} bytes: its lane keeps none, or it was \
-                     discarded, or kept with other bytes",
+                    "log group {ltn} cannot be kept with {bytes} of {} bytes: its lane keeps none, or it \
+                     was discarded, or kept with other bytes",
                     g.len
                 ));
             }
@@ -132,8 +132,8 @@ impl ListedGroups {
             let is_over = g.sealed_end.is_some_and(|end| end < begin.lpn) || begin.offset(g.lane) > g.len;
             if oldest != Some(ltn) || g.discarded || falls || is_over || begin.lpn < begin.first_lpn {
                 return refuse(format!(
-                    "the log cannot begin at page {} of log group {ltn}: the group is not the oldest, or the \
-                     page is outside of it or before an earlier beginning",
+                    "the log cannot begin at page {} of log group {ltn}: the group is not the oldest, or \
+                     the page is outside of it or before an earlier beginning",
                     begin.lpn
                 ));
             }

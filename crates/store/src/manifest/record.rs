@@ -320,8 +320,8 @@ fn begin(r: &mut Reader<'_>) -> Result<LogBegin> {
     let used = u16::try_from(r.varint()?).ok().filter(|_| first_lpn <= lpn);
     let used = used.ok_or_else(|| {
         Error::corruption(format!(
-            "the manifest has a log group that begins where it cannot: at page {lpn}, before its first page \
-             {first_lpn}, or at an offset over 65535 bytes"
+            "the manifest has a log group that begins where it cannot: at page {lpn}, before its first \
+             page {first_lpn}, or at an offset over 65535 bytes"
         ))
     })?;
     Ok(LogBegin { first_lpn, lpn, used })

@@ -165,8 +165,8 @@ impl Meter {
         self.used_bytes.fetch_sub(more, Ordering::AcqRel);
         self.refusals.fetch_add(1, Ordering::Relaxed);
         let why = format!(
-            "{more} bytes more of this file exceed the space limit of {ceiling} bytes: delete \
-             data, or raise the limit"
+            "{more} bytes more of this file would raise all files to {sum} bytes, over the space limit of \
+             {ceiling} bytes: delete data, or raise the limit"
         );
         Err(Error::new(ErrorKind::NoSpace, why).at_file(path))
     }

@@ -302,8 +302,8 @@ fn a_missing_or_truncated_group_to_replay_refuses_the_open() {
         (
             None,
             format!(
-                "the manifest lists this file of group {} of the log, but it is missing, or the manifest has lost \
-                 its end",
+                "the manifest lists this file of group {} of the log, but it is missing, or the manifest \
+                 has lost its end",
                 group.ltn
             ),
         ),

@@ -105,8 +105,8 @@ impl Footer {
         }
         if footer.uid != uid {
             let why = format!(
-                "this value segment has the id {:?}, but the store lists {uid:?} under its name: files were \
-                 swapped",
+                "this value segment has the id {:?}, but the store lists {uid:?} under its name: files \
+                 were swapped",
                 footer.uid
             );
             return Err(bad(why));
@@ -126,8 +126,8 @@ impl Footer {
             return Ok(());
         }
         Err(Error::corruption(format!(
-            "the file has {len} bytes, but its footer states {} bytes, for a value of {} bytes in {} chunks \
-             of {} bytes: the value is unreadable",
+            "the file has {len} bytes, but its footer states {} bytes, for a value of {} bytes in {} \
+             chunks of {} bytes: the value is unreadable",
             self.file_len, self.raw_len, self.chunks, self.chunk_len
         )))
     }

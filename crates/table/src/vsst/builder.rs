@@ -181,8 +181,8 @@ impl VsstBuilder {
         let sound = user_key.len() <= limits::KEY_LEN_MAX && seq <= MAX_SEQ;
         if !sound || value.len() > limits::VALUE_LEN_MAX {
             let why = format!(
-                "a value record has a key of at most {} bytes, not {}, a value of at most {} bytes, not {}, \
-                 and a sequence of at most {MAX_SEQ}, not {seq}",
+                "a value record has a key of at most {} bytes, not {}, a value of at most {} bytes, not \
+                 {}, and a sequence of at most {MAX_SEQ}, not {seq}",
                 limits::KEY_LEN_MAX,
                 user_key.len(),
                 limits::VALUE_LEN_MAX,

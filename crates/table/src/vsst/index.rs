@@ -219,8 +219,8 @@ impl<'a> IndexFrame<'a> {
     pub(crate) fn parse(payload: &'a [u8]) -> Result<Self> {
         let malformed = || {
             Error::corruption(
-                "an index block of the value file (vSST) has no entries, or they begin past its end, so reads \
-                 of its keys fail",
+                "an index block of the value file (vSST) has no entries, or they begin past its end, so \
+                 reads of its keys fail",
             )
         };
         let (body, start) = payload.split_last_chunk::<4>().ok_or_else(malformed)?;
@@ -243,8 +243,8 @@ impl<'a> IndexFrame<'a> {
         let bytes = self.body.get(start..self.start);
         let bytes = bytes.ok_or_else(|| {
             Error::corruption(format!(
-                "a key group begins at byte {start} of its index block, past the end of the groups at \
-                 byte {}",
+                "a key group begins at byte {start} of its index block, past the end of the groups at byte \
+                 {}",
                 self.start
             ))
         })?;

@@ -440,8 +440,8 @@ impl Arrived {
         for (offset, len) in &self.extents {
             if *offset != end {
                 let why = format!(
-                    "the value records leave a gap or overlap: one begins at byte {offset}, those before it \
-                     end at byte {end}"
+                    "the value records leave a gap or overlap: one begins at byte {offset}, those before \
+                     it end at byte {end}"
                 );
                 return Err(vsst.file.locate(Error::corruption(why), *offset));
             }
@@ -471,8 +471,8 @@ impl Frames {
                 let last = self.frames.last().map_or(0, |(last, ..)| last.end());
                 if last > handle.offset {
                     met.sound::<()>(bad(&format!(
-                        "the index tree (directory) points back to an earlier index block: from one that ends \
-                         at byte {last} to byte {}",
+                        "the index tree (directory) points back to an earlier index block: from one that \
+                         ends at byte {last} to byte {}",
                         handle.offset
                     )));
                     return false;
@@ -491,8 +491,8 @@ impl Frames {
             if below.separator(below.rows() - 1, &mut last) != trailer || last != user {
                 is_whole &= met
                     .sound::<()>(bad(&format!(
-                        "a node of the index tree (directory) ends at another key than its parent gives for \
-                         it, \"{}\" instead of \"{}\"; reads may miss keys",
+                        "a node of the index tree (directory) ends at another key than its parent gives \
+                         for it, \"{}\" instead of \"{}\"; reads may miss keys",
                         last.escape_ascii(),
                         user.escape_ascii()
                     )))
@@ -623,8 +623,8 @@ impl IndexWalk {
         let last_row = self.row + 1 == index.shape.rows();
         if last_row && (&user, end) != (end_user, *end_trailer) {
             return Err(bad(&format!(
-                "an index block ends at another key than the index tree (directory) gives for it, {} instead \
-                 of {}; reads may miss keys",
+                "an index block ends at another key than the index tree (directory) gives for it, {} \
+                 instead of {}; reads may miss keys",
                 named(&user, end),
                 named(end_user, *end_trailer)
             )));

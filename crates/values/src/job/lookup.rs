@@ -339,8 +339,8 @@ fn judge(
 #[cold]
 fn disagreement(context: &LookupContext<'_>, window: &Window, entry: &Entry, reference: &Reference) -> Error {
     let why = format!(
-        "the value record of key \"{}\" has {} bytes, but a key table refers to {} bytes: garbage collection \
-         leaves the file unchanged",
+        "the value record of key \"{}\" has {} bytes, but a key table refers to {} bytes: garbage \
+         collection leaves the file unchanged",
         window.user_key(entry).escape_ascii(),
         entry.stored_len,
         reference.stored_len

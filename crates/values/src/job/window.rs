@@ -70,8 +70,8 @@ impl Window {
             let order = self.user_key(last).cmp(key.user_key).then(key.seq.cmp(&last.seq));
             if order.is_gt() {
                 return Err(Error::corruption(format!(
-                    "the keys of a value file (vSST) are not in ascending order: \"{}\" (sequence {}) follows \
-                     \"{}\" (sequence {})",
+                    "the keys of a value file (vSST) are not in ascending order: \"{}\" (sequence {}) \
+                     follows \"{}\" (sequence {})",
                     key.user_key.escape_ascii(),
                     key.seq,
                     self.user_key(last).escape_ascii(),

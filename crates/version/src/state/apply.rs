@@ -72,8 +72,8 @@ impl Draft<'_, '_> {
                 let version = &mut self.family(*family)?.version;
                 if *seq < version.log_floor || *seq > base::MAX_SEQ {
                     return refuse(format!(
-                        "log floor (first sequence in the log) {seq} of column family {family} is below {}, \
-                         or over 56 bits",
+                        "log floor (first sequence in the log) {seq} of column family {family} is below \
+                         {}, or over 56 bits",
                         version.log_floor
                     ));
                 }

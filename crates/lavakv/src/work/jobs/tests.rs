@@ -193,8 +193,8 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     assert!(
         refused.to_string().contains(
-            "compaction found no disk space for its output, and its tables stay as they were: \
-             free space, or raise the limit"
+            "compaction found no disk space for its output, and its tables stay as they were: free space, \
+             or raise the limit"
         ),
         "{refused}"
     );

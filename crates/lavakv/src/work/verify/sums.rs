@@ -68,8 +68,8 @@ fn differs(jobs: &Jobs, version: &Version, noted: NotedTables) -> Option<Error> 
     }
     let name = sums.difference(&version.references, is_whole)?;
     let why = format!(
-        "the references of the tables to value file (vSST) {name} differ from the manifest: \
-         no value is lost, but the file may be kept for nothing or taken for garbage"
+        "the references of the tables to value file (vSST) {name} differ from the manifest: no value is \
+         lost, but the file may be kept for nothing or taken for garbage"
     );
     Some(Error::corruption(why))
 }

@@ -231,8 +231,8 @@ impl FileCheck {
             }
             _ => {
                 return Err(Error::corruption(
-                    "the file is of another kind (table, value file or large value) than the manifest says: \
-                     files were swapped",
+                    "the file is of another kind (table, value file or large value) than the manifest \
+                     says: files were swapped",
                 ));
             }
         };
@@ -240,8 +240,8 @@ impl FileCheck {
             return Ok(Fits { bytes: found.0, entries: found.1, list });
         }
         Err(Error::corruption(format!(
-            "the length or the number of entries of the file differs from the manifest: it has {} bytes and {} \
-             entries ({} bytes of values), listed are {}, {} and {}",
+            "the length or the number of entries of the file differs from the manifest: it has {} bytes \
+             and {} entries ({} bytes of values), listed are {}, {} and {}",
             found.0, found.1, found.2, stated.0, stated.1, stated.2
         )))
     }
@@ -384,8 +384,8 @@ impl Batches {
         let (logged_seq, _, entries) = batch::decode(bytes)?;
         if logged_seq != first_seq {
             return Err(Error::corruption(format!(
-                "a batch in the log has another first sequence number than its log record: {logged_seq}, not \
-                 {first_seq}"
+                "a batch in the log has another first sequence number than its log record: {logged_seq}, \
+                 not {first_seq}"
             )));
         }
         for (seq, change) in (first_seq..).zip(entries) {

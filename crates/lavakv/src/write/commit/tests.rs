@@ -101,7 +101,8 @@ fn exhausted_sequence_numbers_refuse_the_write() {
             (e.kind(), e.message()),
             (
                 ErrorKind::TooLarge,
-                "the store has used up its sequence numbers: copy the data into a new store"
+                "the store has used up its sequence numbers (2^56) and takes no more writes; reads go on: \
+                 copy the data into a new store"
             )
         );
     }

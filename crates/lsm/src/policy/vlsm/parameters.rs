@@ -89,8 +89,8 @@ impl VlsmOptions {
         }
         let fault = || {
             Error::invalid(format!(
-                "compaction policy \"vlsm\" version 1 takes five or six numbers as parameters, not these {} \
-                 bytes",
+                "compaction policy \"vlsm\" version 1 takes five or six numbers as parameters, not these \
+                 {} bytes",
                 bytes.len()
             ))
         };
