@@ -149,9 +149,11 @@ fn list<C: BlockCursor>(
             writeln!(out, "block {:>10} +{:<8} {name} up to \"{separator}\" seq {seq}", h.offset, h.len)
                 .map_err(refused)?;
             if h.offset < end {
-                let e = Error::corruption(
-                    "the index of the key table (kSST) points back to an earlier data block",
-                );
+                let e = Error::corruption(format!(
+                    "the index of the key table (kSST) points back to an earlier data block: from one that \
+                     ends at byte {end} to one at byte {}",
+                    h.offset
+                ));
                 return Err(table.file.locate(e, h.offset));
             }
             end = h.end();

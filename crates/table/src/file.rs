@@ -119,7 +119,7 @@ impl TableFile {
         if !fits || handle.len < TRAILER_LEN as u64 {
             let why = format!(
                 "the index leads to a block of {} bytes that ends at byte {}: blocks have {TRAILER_LEN} to \
-                 {FRAME_LEN_MAX} bytes and end by byte {}",
+                 {FRAME_LEN_MAX} bytes and end by byte {}; other blocks stay readable",
                 handle.len,
                 handle.end(),
                 self.frames_end
@@ -173,7 +173,7 @@ impl TableFile {
             if begin != end {
                 let why = format!(
                     "blocks of the file overlap or leave a gap: one ends at byte {end}, the next one \
-                     begins at byte {begin}"
+                     begins at byte {begin}; all listed blocks are readable"
                 );
                 return Err(self.locate(Error::corruption(why), end));
             }

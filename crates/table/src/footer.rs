@@ -111,7 +111,7 @@ impl Footer {
         if reader.rest() != kind.magic() {
             return Err(bad(format!(
                 "the file is no {name}: it lacks the magic number at its end, so it was cut off, \
-                 overwritten or exchanged"
+                 overwritten or exchanged; other files are not affected"
             )));
         }
         match footer::judge(bytes, checksum::mask(stored_uid, at), VERSION) {
@@ -125,7 +125,8 @@ impl Footer {
             }
             footer::FooterState::Damaged => {
                 return Err(bad(format!(
-                    "the checksum of the footer of the {name} does not match: it was overwritten or cut off"
+                    "the checksum of the footer of the {name} does not match: it was overwritten or cut \
+                     off, and the file is unreadable; other files are not affected"
                 )));
             }
         }

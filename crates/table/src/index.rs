@@ -128,7 +128,8 @@ impl<const N: usize> IndexShape<N> {
         let flags = reader.u8()?;
         if flags & !HAS_TRAILERS != 0 {
             return Err(Error::corruption(format!(
-                "an index block of the file has the unknown flags {flags:#x}"
+                "an index block of the file has the unknown flags {flags:#x}, so the keys below it are \
+                 unreadable"
             )));
         }
         let prefix_len = reader.length(block.len())?;

@@ -388,7 +388,7 @@ impl Walk {
         }
         let why = format!(
             "the top index of the key table (kSST) states {} entries with sequences {} to {}, but its \
-             blocks have {} with {min_seq} to {max_seq}",
+             blocks have {} with {min_seq} to {max_seq}; all entries found are readable",
             stated.0, stated.1, stated.2, self.entries
         );
         Err(bad(table, &why, table.meta.offset))

@@ -141,7 +141,11 @@ impl FileMeta {
             return fault(&keys_fault(&self.smallest, &self.largest));
         }
         if key::compare(&self.smallest, &self.largest).is_gt() {
-            return fault("its smallest key is above its largest");
+            return fault(&format!(
+                "its smallest key is above its largest: \"{}\" and \"{}\"",
+                key::user_key(&self.smallest).escape_ascii(),
+                key::user_key(&self.largest).escape_ascii()
+            ));
         }
         // Two such files could have the same place in a level.
         if self.ends_before(self.smallest_user_key()) {
@@ -316,7 +320,11 @@ impl VsstMeta {
             return fault(&keys_fault(&self.smallest, &self.largest));
         }
         if key::compare(&self.smallest, &self.largest).is_gt() {
-            return fault("its smallest key is above its largest");
+            return fault(&format!(
+                "its smallest key is above its largest: \"{}\" and \"{}\"",
+                key::user_key(&self.smallest).escape_ascii(),
+                key::user_key(&self.largest).escape_ascii()
+            ));
         }
         if self.min_seq > self.max_seq || self.max_seq > MAX_SEQ || self.global_seq > Some(MAX_SEQ) {
             return fault(&format!(

@@ -138,7 +138,7 @@ pub(crate) fn number_of(context: &Context, path: &Path) -> Option<u64> {
 pub(crate) fn in_table<T, E: Stop>(result: Result<T, E>, file: &FileMeta) -> Result<T, E> {
     let say = |e: Error| match is_of_reading(&e) {
         true => e.context(format!(
-            "keys from \"{}\" to \"{}\" are unknown: their table cannot be read",
+            "keys from \"{}\" to \"{}\" are unknown, others stay readable: their table cannot be read",
             file.smallest_user_key().escape_ascii(),
             file.largest_user_key().escape_ascii()
         )),

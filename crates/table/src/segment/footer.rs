@@ -84,7 +84,7 @@ impl Footer {
         if reader.rest() != MAGIC {
             return Err(bad(
                 "the file is no value segment (one large value): it lacks the magic number at its end, so \
-                 it was cut off or overwritten"
+                 it was cut off or overwritten; other values are not affected"
                     .into(),
             ));
         }
@@ -99,7 +99,7 @@ impl Footer {
             }
             footer::FooterState::Damaged => {
                 let why = "the checksum of the footer of the value segment does not match: it was \
-                           overwritten or cut off";
+                           overwritten or cut off, and the value is unreadable; others are not affected";
                 return Err(bad(why.into()));
             }
         }

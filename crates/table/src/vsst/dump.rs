@@ -72,7 +72,11 @@ fn list(vsst: &Vsst, at: &Node, levels: u8, end: &mut u64, out: &mut dyn Write) 
     for row in 0..at.rows() {
         let handle = at.handle(row);
         if levels == 0 && handle.offset < *end {
-            let e = Error::corruption("the index tree (directory) points back to an earlier index block");
+            let e = Error::corruption(format!(
+                "the index tree (directory) points back to an earlier index block: from one that ends at \
+                 byte {end} to byte {}",
+                handle.offset
+            ));
             return Err(vsst.file.locate(e, handle.offset));
         }
         let mut user = Vec::new();

@@ -119,7 +119,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
             Ok(shape)
         }
         _ => Err(Error::corruption(
-            "a value record is not filled up with zero bytes between its value and its checksum",
+            "a value record is not filled up with zero bytes between its value and its checksum: only this \
+             value is unreadable",
         )),
     }
 }
