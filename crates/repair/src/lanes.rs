@@ -220,8 +220,9 @@ impl Lanes {
         })?;
         let Some(((first, last), at)) = missing.zip(at) else { return Ok(None) };
         let why = format!(
-            "the log has lost its end here, or the next writes were volatile: sequences {first} to {last} \
-             are missing, and a later embedded batch confirms all earlier writes as durable"
+            "the log has lost its end here, or the next writes were volatile: some of the sequences \
+             {first} to {last} are missing, and a later embedded batch confirms all earlier writes as \
+             durable"
         );
         let error = Error::corruption(why).at_file(&at.path).at_offset(at.offset);
         let (after_seq, before_seq) = (first - 1, Some(last + 1));

@@ -521,7 +521,8 @@ impl Replay<'_> {
         let lost = match (change.kind, record) {
             (_, Some(Ok(record))) => return self.target.put(family, change.key, &record.value),
             (_, Some(Err(reference))) => {
-                let why = "a durable value that the log refers to is missing, so its key is lost";
+                let why = "a durable value that the log refers to is missing, so this change of its key is \
+                           lost";
                 let path = place.path.with_file_name(names::vsst(reference.file));
                 Error::corruption(why).at_file(path).at_offset(reference.offset)
             }

@@ -185,8 +185,10 @@ mod tests {
             let told = [Compressor::default().compress(compression, &long).err(), require(compression).err()];
             let told = told.map(|e| e.map(|e| (e.kind(), e.message().to_owned())));
             let name = compression.name();
-            let lacks =
-                format!("this build lacks the codec {name}: rebuild with the feature `{name}` enabled");
+            let lacks = format!(
+                "this build lacks the compression codec {name}, so it neither writes nor reads such data: \
+                 rebuild with the feature `{name}` enabled"
+            );
             let expected = (!is_built).then_some((ErrorKind::Unsupported, lacks));
             assert_eq!(told, [expected.clone(), expected]);
             assert_eq!(decompress(compression, &[]).is_err(), compression != Compression::None);

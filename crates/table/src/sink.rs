@@ -164,7 +164,7 @@ mod tests {
         ];
         for e in told.map(Result::unwrap_err) {
             assert_eq!((e.kind(), e.file()), (ErrorKind::TooLarge, Some(path)), "{e}");
-            assert!(e.message().ends_with("cut tables earlier"), "{e}");
+            assert!(e.message().ends_with("end the file earlier and begin another"), "{e}");
         }
         assert_eq!(sink.offset, end);
     }

@@ -256,10 +256,10 @@ fn difference(stated: &Properties, counted: &Properties) -> String {
             ("bytes of keys", p.raw_key_bytes),
             ("bytes of values in the table", p.raw_value_bytes),
             ("bytes of referenced values", p.referenced_raw_bytes),
-            ("as smallest sequence", p.min_seq),
-            ("as largest sequence", p.max_seq),
-            ("as earliest expiry", p.min_expiry),
-            ("as latest expiry", p.max_expiry),
+            ("smallest sequence", p.min_seq),
+            ("largest sequence", p.max_seq),
+            ("earliest expiry", p.min_expiry),
+            ("latest expiry", p.max_expiry),
             ("bytes of data blocks", p.inline_block_bytes),
             ("bytes of reference blocks", p.reference_block_bytes),
             ("bytes of the index", p.index_bytes),
@@ -268,7 +268,7 @@ fn difference(stated: &Properties, counted: &Properties) -> String {
     };
     let mut pairs = numbers(stated).into_iter().zip(numbers(counted));
     match pairs.find(|(stated, counted)| stated.1 != counted.1) {
-        Some(((name, stated), (_, counted))) => format!("stated {stated}, counted {counted} {name}"),
+        Some(((name, stated), (_, counted))) => format!("{name} stated {stated}, counted {counted}"),
         None if (&stated.smallest, &stated.largest) != (&counted.smallest, &counted.largest) => format!(
             "stated keys {} to {}, found {} to {}",
             shown(&stated.smallest),

@@ -471,8 +471,8 @@ impl GcJob {
         let (found, expected) = (self.lookup.whole_live, self.names.expected());
         if found != expected {
             let why = format!(
-                "key tables refer to {expected} values in the value files (vSSTs) {}, but only {found} of \
-                 them were found: garbage collection leaves these files unchanged",
+                "key tables refer to {expected} values in the value files (vSSTs) {}, but {found} of them \
+                 were found: garbage collection leaves these files unchanged",
                 self.gc.numbers().map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
             );
             return Err(Error::corruption(why));

@@ -97,7 +97,8 @@ impl TableCache {
             )
             .at_file(self.context.path(name)),
             ErrorKind::NotFound => Error::corruption(
-                "a file that the manifest or the log refers to is missing; data in other files stay readable",
+                "a file that the manifest or the log refers to is missing; data in other files stays \
+                 readable",
             )
             .at_file(self.context.path(name)),
             _ => e,

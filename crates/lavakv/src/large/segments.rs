@@ -270,8 +270,8 @@ pub(crate) fn open_listed(files: &KvFiles, user_key: &[u8], meta: &VsstMeta) -> 
 
 fn another_value(files: &KvFiles, user_key: &[u8], number: u64) -> Error {
     Error::corruption(format!(
-        "the large value file does not hold the value of key \"{}\", but that of another key or of another \
-         length",
+        "the large value file does not hold the value of key \"{}\", but that of another key, length or \
+         checksum",
         user_key.escape_ascii()
     ))
     .at_file(files.context.path(&names::vsst(number)))

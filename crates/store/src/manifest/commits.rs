@@ -429,7 +429,8 @@ mod tests {
             (e.kind(), e.message()),
             (
                 ErrorKind::TooLarge,
-                "a manifest edit of 1073741825 bytes exceeds the limit of 1073741824 bytes: split it"
+                "a manifest edit of 1073741825 bytes exceeds the limit of 1073741824 bytes: change fewer \
+                 files at once"
             )
         );
     }

@@ -334,15 +334,15 @@ fn difference(stated: &VsstProperties, counted: &VsstProperties) -> String {
             ("records", p.entries),
             ("bytes of records", p.record_bytes),
             ("bytes of values", p.raw_bytes),
-            ("as smallest sequence", p.min_seq),
-            ("as largest sequence", p.max_seq),
+            ("smallest sequence", p.min_seq),
+            ("largest sequence", p.max_seq),
             ("bytes of the key list", p.dense_bytes),
             ("bytes of the index", p.index_bytes),
         ]
     };
     let mut pairs = numbers(stated).into_iter().zip(numbers(counted));
     match pairs.find(|(stated, counted)| stated.1 != counted.1) {
-        Some(((name, stated), (_, counted))) => format!("stated {stated}, counted {counted} {name}"),
+        Some(((name, stated), (_, counted))) => format!("{name} stated {stated}, counted {counted}"),
         None => format!(
             "stated keys {} to {}, found {} to {}",
             shown(&stated.smallest),
