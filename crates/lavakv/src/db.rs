@@ -262,9 +262,12 @@ impl Db {
         if batch.is_empty() {
             return Err(Error::invalid("a batch of logs has an empty embedded batch: write it without one"));
         }
-        if batch.longest_value() >= threshold(&engine.context.options) {
-            let why = "a value with its own file cannot be written together with log records: \
-                       write it separately";
+        let (len, limit) = (batch.longest_value(), threshold(&engine.context.options));
+        if len >= limit {
+            let why = format!(
+                "a value with its own file cannot be written together with log records: it has {len} \
+                 bytes, and {limit} bytes or more get a file; write it separately"
+            );
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         let timing = &engine.context.times.write_batch;

@@ -25,7 +25,10 @@ pub fn damaged(e: Error) -> Error {
 /// `Unsupported` for other flags.
 pub fn flags(r: &mut Reader<'_>, known: u8) -> Result<u8> {
     let flags = r.u8()?;
-    if flags & !known != 0 { Err(newer(format!("flag byte {flags:#04x}"))) } else { Ok(flags) }
+    if flags & !known != 0 {
+        return Err(newer(format!("the flag byte {flags:#04x} of a stored record")));
+    }
+    Ok(flags)
 }
 
 /// Reads a file, log or page number within its range.
@@ -36,7 +39,7 @@ pub fn number(r: &mut Reader<'_>) -> Result<u64> {
     match r.varint()? {
         n if n <= NUMBER_MAX => Ok(n),
         n => Err(Error::corruption(format!(
-            "the file, log group or page number {n} is out of range: at most {NUMBER_MAX}"
+            "the file, log group or page number {n} in a stored record is out of range: at most {NUMBER_MAX}"
         ))),
     }
 }
@@ -63,7 +66,9 @@ pub fn numbers(r: &mut Reader<'_>) -> Result<Vec<u64>> {
 pub fn sequence(r: &mut Reader<'_>) -> Result<SeqNo> {
     match r.varint()? {
         n if n <= MAX_SEQ => Ok(n),
-        n => Err(Error::corruption(format!("the sequence number {n} is out of range: at most {MAX_SEQ}"))),
+        n => Err(Error::corruption(format!(
+            "the sequence number {n} in a stored record is out of range: at most {MAX_SEQ}"
+        ))),
     }
 }
 
@@ -73,6 +78,9 @@ pub fn sequence(r: &mut Reader<'_>) -> Result<SeqNo> {
 /// `Corruption`.
 pub fn small(r: &mut Reader<'_>) -> Result<u32> {
     let n = r.varint()?;
-    u32::try_from(n)
-        .map_err(|_| Error::corruption(format!("the id or level {n} is out of range: at most 4294967295")))
+    u32::try_from(n).map_err(|_| {
+        Error::corruption(format!(
+            "the id or level {n} in a stored record is out of range: at most 4294967295"
+        ))
+    })
 }

@@ -385,7 +385,7 @@ impl VsstMeta {
             0 => VsstClass::Mixed,
             1 => VsstClass::Hot,
             2 => VsstClass::Cold,
-            n => return Err(newer(format!("vSST class {n}"))),
+            n => return Err(newer(format!("class {n} of a value file (vSST) in the manifest"))),
         };
         meta.blob_ids = numbers(r)?;
         meta.validate().map_err(damaged)?;

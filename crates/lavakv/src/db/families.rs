@@ -68,7 +68,7 @@ impl Db {
     pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
         let family = self.own(family)?;
         if family.id == DEFAULT_FAMILY {
-            return Err(Error::invalid("column family default cannot be dropped"));
+            return Err(Error::invalid("column family default cannot be dropped: delete its keys instead"));
         }
         let (_entered, jobs) = self.changes()?;
         families::drop(jobs, family)

@@ -89,7 +89,7 @@ impl WriteRequest {
             return &mut self.done;
         }
         let why = "the write was not submitted as durable: only durable writes report their \
-                   durability";
+                   durability; the write itself is not affected";
         self.refusal.insert(Request::known(Err(Error::invalid(why))))
     }
 

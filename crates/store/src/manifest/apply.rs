@@ -254,7 +254,7 @@ fn verify(state: &ManifestState) -> Result<()> {
     state.log_groups.verify(state.next_ltn, |file| occupy(file, EngineId::NATIVE))?;
     let parts = state.engines.all();
     if !parts.is_sorted_by(|a, b| a.id < b.id) {
-        return fault("the engines are not in their order");
+        return fault("the engines are not in their order of ascending ids");
     }
     parts.iter().try_for_each(|part| part.verify(state, |number| occupy(number, part.id)))
 }
