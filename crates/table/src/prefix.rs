@@ -3,6 +3,8 @@
 //! Prefix compression stores only the part of each key that differs from its predecessor. An index
 //! stores between two blocks not a key but the shortest byte string that separates them (the idea
 //! of Bayer and Unterauer's prefix B-tree).
+//!
+//! Keys in messages are formatted here as well.
 
 use base::codec::get_varint;
 use base::key;

@@ -147,9 +147,10 @@ impl Lookup {
                 Way::Points => asking.ask(context, window, &mut budget, stats),
             };
             let number = asking.table.number();
-            if done.map_err(|e| {
+            let done = done.map_err(|e| {
                 e.context(format!("garbage collection, looking up values in key table (kSST) {number}"))
-            })? {
+            });
+            if done? {
                 self.asking = None;
             }
         }
