@@ -5,6 +5,7 @@ use crate::regressions::FOUND;
 use crate::row::Row;
 use crate::rows::ROWS;
 use crate::runner::{run_case, run_cases};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn row(name: &str) -> &'static Row {
     ROWS.iter().find(|row| row.name == name).expect("a row of that name")
@@ -19,10 +20,14 @@ fn run_some(name: &str, count: u64) {
 
 #[test]
 fn previously_failing_seeds_pass() {
-    for (name, seed, what) in FOUND {
-        let outcome = run_case(row(name), &Context::default(), *seed);
-        assert!(outcome.failures.is_empty(), "{name}, seed {seed} ({what}): {:?}", outcome.failures);
-    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((name, seed, what)) = FOUND.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = run_case(row(name), &Context::default(), *seed);
+            assert!(outcome.failures.is_empty(), "{name}, seed {seed} ({what}): {:?}", outcome.failures);
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
 }
 
 /// Regression: new rows were missing in the nightly run.

@@ -222,7 +222,7 @@ fn dumping_oversized_files_takes_bounded_memory() {
 fn long_values_and_files_become_json_in_bounded_memory() {
     let s = Scratch::new("json");
     let zeros = s.path("zeros");
-    File::create(&zeros).unwrap().set_len(1 << 29).unwrap();
+    File::create(&zeros).unwrap().set_len(5 << 26).unwrap();
     s.ok(&["put", "k", "--file", "zeros"]);
     s.ok(&["fs", "mkfs", "image", "--size", "1G", "--sparse"]);
     s.ok(&["fs", "cp", "image", "zeros", ":/zeros"]);

@@ -37,7 +37,7 @@ fn a_run_appends_trims_and_checks() {
 /// Loses one in so many records.
 #[derive(Default)]
 struct Forgetful {
-    all: Mutex<std::collections::HashMap<(u64, u64), Vec<u8>>>,
+    all: Mutex<std::collections::BTreeMap<(u64, u64), Vec<u8>>>,
     forgets: bool,
 }
 
@@ -61,7 +61,10 @@ impl LogEngine for Shared {
         Ok(())
     }
     fn trim(&self, log: u64, below: u64) -> Result<()> {
-        self.0.all.lock().unwrap().retain(|(of, lsn), _| *of != log || *lsn >= below);
+        let mut all = self.0.all.lock().unwrap();
+        while let Some((&first, _)) = all.range((log, 0)..(log, below)).next() {
+            all.remove(&first);
+        }
         Ok(())
     }
     fn read(&self, log: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool> {

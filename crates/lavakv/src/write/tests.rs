@@ -29,7 +29,7 @@ const SEEDS: RangeInclusive<u64> = 1..=6;
 /// Seeds of the nightly run.
 const MANY_SEEDS: RangeInclusive<u64> = 1..=64;
 /// Bytes of a full store.
-const DATA: u64 = 24 << 20;
+const DATA: u64 = 12 << 20;
 const BUDGET_NS: u64 = 10 * MS;
 /// Cost of the device: 500 MB/s.
 const KIB_NS: u64 = 2_000;

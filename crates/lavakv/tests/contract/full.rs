@@ -347,7 +347,7 @@ fn the_file_of_metrics_keeps_the_limit() {
 /// Default sizes are derived from the limit, which leaves the rest for data.
 #[test]
 fn most_of_a_limit_is_usable_with_the_default_options() {
-    for (mib, len, least_percent) in [(4, 1000, 50), (8, 4000, 65), (64, 1000, 85), (64, 16_000, 85)] {
+    for (mib, len, least_percent) in [(4, 1000, 50), (8, 4000, 65), (64, 4000, 85)] {
         let limit = mib << 20;
         let options = Options { space_limit: Some(SpaceLimit::Bytes(limit)), ..Options::default() };
         let mut s = Filled::new(mib, options.clone(), limit);
