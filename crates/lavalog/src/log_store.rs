@@ -290,7 +290,8 @@ impl LogStore {
 
     /// Opens a log, or creates it.
     ///
-    /// # Errors The errors of [`LogStore::create_log`].
+    /// # Errors
+    /// Those of [`LogStore::create_log`].
     pub fn log(&self, name: &str) -> Result<LogHandle> {
         match self.open_log(name) {
             Err(e) if e.kind() == ErrorKind::NotFound => match self.create_log(name) {
@@ -410,7 +411,8 @@ impl LogStore {
     /// Raises the format of the store while reads and writes continue. Durable on return; does
     /// nothing if the store has the format already.
     ///
-    /// # Errors The errors of [`store::files::StoreFiles::upgrade`]; `ReadOnly`.
+    /// # Errors
+    /// Those of [`store::files::StoreFiles::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.enter()?.1.store.files.upgrade(format)
     }

@@ -4,7 +4,6 @@
 //! crash states and faults. A discard is a pending write of zeros: a crash may show the old bytes
 //! or the zeros. Making a device longer ([`super::SimEnv::lengthen_device`]) writes at its new end,
 //! so a crash may revert the length until it was synced.
-//! length back until it was synced.
 
 mod queue;
 

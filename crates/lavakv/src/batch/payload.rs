@@ -98,7 +98,7 @@ impl OwnedPayload {
         }
     }
 
-    /// Returns an upper bound of the lengths of its values, bytes.
+    /// Returns the length of its longest value that is no reference, bytes; 0 if there is none.
     pub fn longest_value(&self) -> usize {
         match self {
             OwnedPayload::One { kind: ValueKind::Value, value, .. } => value.len(),

@@ -29,7 +29,7 @@ pub(crate) struct Level0Drain {
     memtable_per_mille: AtomicU64,
     /// Average table bytes that a flush adds to level 0; 0: unknown.
     flush_bytes: AtomicU64,
-    /// Whether the last job emptied level 0 (1) or left files there (2); 0: no job yet.
+    /// Whether the job that began last takes most of level 0 (1) or less (2); 0: no job yet.
     thorough: AtomicU64,
 }
 
@@ -77,7 +77,8 @@ pub(crate) struct Draining {
     pub left: f64,
     /// Reduction of the depth of level 0 that corresponds to the completed part.
     pub fallen: f64,
-    /// True if the jobs take all tables that level 0 had at their start, or if the last job did.
+    /// True if the job that began last takes more than three quarters of the depth of level 0, or
+    /// if none began yet.
     pub takes_all: bool,
 }
 
