@@ -186,17 +186,20 @@ impl Units {
     /// Rejects a device with too few blocks.
     fn check_room(&self, device: &dyn BlockDevice, blocks: u64, has_journal: bool) -> Result<()> {
         let journal = if has_journal { 8 * u64::from(self.journal) } else { 0 };
-        let least = VOLUME_BLOCKS_MIN.max(u64::from(HEAD_BLOCKS) + journal);
-        if blocks >= least && self.small <= self.files && u64::from(self.files) <= blocks / 4 {
+        let least = VOLUME_BLOCKS_MIN.max(u64::from(HEAD_BLOCKS) + journal).max(4 * u64::from(self.files));
+        let (small, files) = (u64::from(self.small) * BLOCK, u64::from(self.files) * BLOCK);
+        let why = if blocks < least {
+            let (len, least) = (blocks * BLOCK, least * BLOCK);
+            format!(
+                "a volume of {len} bytes is too small: with these allocation units it needs {least} bytes"
+            )
+        } else if small > files {
+            format!(
+                "the allocation unit of small files, {small} bytes, is above that of files, {files} bytes"
+            )
+        } else {
             return Ok(());
-        }
-        let why = format!(
-            "a volume of {} bytes does not fit its allocation units: it needs at least {} bytes, and the unit of \
-             small files at most the {} bytes of that of files",
-            blocks * BLOCK,
-            least.max(4 * u64::from(self.files)) * BLOCK,
-            u64::from(self.files) * BLOCK
-        );
+        };
         Err(Error::invalid(why).at_file(device.path()))
     }
 

@@ -229,7 +229,7 @@ fn tell_salvaged(damage: &Error, salvaged: Salvaged, report: &mut Report) {
     let runs = runs.collect::<Vec<_>>().join(", ");
     let lost = if runs.is_empty() { "those that it had".to_owned() } else { runs };
     report.add(format!(
-        "{damage} (a repair gives up transactions {lost}, and keeps {applied} transactions behind the damage)"
+        "{damage} (a repair gives up transactions {lost}; behind the damage it keeps {applied})"
     ));
     consequences.into_iter().for_each(|what| report.add(what));
 }

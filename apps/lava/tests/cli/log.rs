@@ -295,7 +295,7 @@ fn a_damaged_log_record_is_reported_and_the_rest_is_read() {
         assert_eq!(output.status.code(), Some(5), "{output:?}");
         let stderr = String::from_utf8(output.stderr).unwrap();
         let remedy = "restore a checkpoint or backup, or run lava log repair";
-        assert_eq!(stderr, format!("lava: {last}, as listed: {remedy}\n"));
+        assert_eq!(stderr, format!("lava: {last}, as listed; nothing was changed: {remedy}\n"));
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(verified("one damage was found").contains("lost: a, records 3 to 3"));

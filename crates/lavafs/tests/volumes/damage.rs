@@ -128,7 +128,11 @@ fn a_repair_keeps_transactions_before_the_damage() {
     let report = fsck::fsck(&damaged.env(), &*device, true).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     let told = &report.findings[0].what;
-    assert!(told.contains("gives up transactions 14, and keeps 1 behind"), "{:?}", report.findings);
+    assert!(
+        told.contains("gives up transactions 14; behind the damage it keeps 1)"),
+        "{:?}",
+        report.findings
+    );
     assert!(fsck::fsck(&damaged.env(), &*device, false).unwrap().findings.is_empty());
     let kept = contents(&open(&damaged).unwrap());
     assert!(kept.len() + 3 > sound.len() && kept.len() <= sound.len(), "{} of {}", kept.len(), sound.len());

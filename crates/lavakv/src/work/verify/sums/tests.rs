@@ -56,7 +56,7 @@ fn verification_sums_the_references_of_tables() {
         let mut version = Version::clone(&version);
         version.references.insert(name, wrong);
         let e = of_family(jobs, "default", &version, NotedTables::default()).unwrap();
-        assert!(e.is_corruption() && e.message().contains(&format!("to value file {name} ")), "{e}");
+        assert!(e.is_corruption() && e.message().contains(&format!("to value file (vSST) {name} ")), "{e}");
         assert!(e.message().starts_with("column family \"default\": "), "{e}");
     }
     assert!(of_family(jobs, "default", &version, NotedTables::default()).is_none());
