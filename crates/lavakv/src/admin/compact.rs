@@ -47,7 +47,7 @@ pub struct CompactProgress {
 }
 
 const NO_SPACE: &str = "compaction found no disk space for its output, and its tables stay as they were: \
-                        free space, or raise the limit";
+                        free space, or raise the limit, and repeat the call";
 
 /// Compacts a range level by level, from the top. Calls `tell` at the start, and after each
 /// rewritten table.

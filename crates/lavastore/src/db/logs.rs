@@ -15,7 +15,8 @@ impl Db {
     /// Opens a store of keys together with its logs, where one batch must change both
     /// ([`Db::write_with_logs`]), or where keys are rebuilt from a log ([`Db::applier`]).
     ///
-    /// Creates the store, or its logs, if they are missing. For logs alone use [`LogStore::open`],
+    /// Creates the store, or its logs, if they are missing. `create_if_missing` is about the store:
+    /// in an existing store the logs are created without it. For logs alone use [`LogStore::open`],
     /// for keys alone [`Db::open`]. Threads and creation follow [`Options`]; these fields of
     /// [`LogOptions`] are ignored. Leave `space_limit`, `io_budget` and `fast_tier` of
     /// [`LogOptions`] unset: those of [`Options`] hold for both. [`Options::space_limit`]

@@ -450,8 +450,9 @@ impl Db {
     /// Lists the engines that have data in the store, with the space of each, to find unused logs
     /// before [`Db::remove_engine`].
     ///
-    /// The key-value engine is always there; a store with logs has the engine of the logs too.
-    /// Bytes are those allocated on disk, without the shared log: [`Db::space`] has all of them.
+    /// An entry has the name of the engine, whether the store was opened with it, the number of its
+    /// files and their bytes. The key-value engine is always there; a store with logs has the engine
+    /// of the logs too. Bytes are those allocated on disk, without the shared log: [`Db::space`] has all of them.
     /// The cost is a directory listing.
     ///
     /// ```

@@ -36,8 +36,8 @@ pub fn target(bytes: &[u8]) -> Result<PathBuf> {
     match lines.next() {
         Some(REQUEST) => {}
         Some(other) if other.starts_with("lavastore request ") => {
-            let why = "the request for a checkpoint is of a later release: request it with this \
-                       release";
+            let why = "the request for a checkpoint is of a later release than the process that has \
+                       the store open: request it with the release of that process";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         _ => return Err(malformed()),
