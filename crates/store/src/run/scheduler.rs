@@ -545,6 +545,9 @@ mod tests {
         let mut job: Box<dyn Job> = Box::new(Faulty);
         let e = step_guarded(&context(), &mut job).map(drop).unwrap_err();
         assert_eq!(e.kind(), base::ErrorKind::Poisoned);
-        assert!(e.message().contains("panicked: an index out of bounds"), "{e}");
+        assert!(
+            e.message().contains("panicked, a fault of the engine (report it): an index out of bounds"),
+            "{e}"
+        );
     }
 }

@@ -304,7 +304,7 @@ fn simulate_all(keys: u32, flushes: usize) {
 
 #[test]
 fn level_and_debt_bounds_hold() {
-    simulate_all(6_000, 2_000);
+    simulate_all(12_000, 2_000);
 }
 
 #[test]
