@@ -315,7 +315,7 @@ pub fn header(first_seq: SeqNo, count: u32) -> [u8; HEADER_LEN] {
 
 /// Decodes the header of a logged batch. Returns its first sequence, the number of changes, and the
 /// entries.
-pub fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
+pub fn decode(payload: &[u8]) -> Result<(SeqNo, u32, BatchEntries<'_>)> {
     let mut r = Reader::new(payload);
     let (first_seq, count) = (r.u64()?, r.u32()?);
     if first_seq.saturating_add(u64::from(count)) > base::MAX_SEQ {
@@ -332,20 +332,20 @@ pub fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
              {first_seq} on"
         )));
     }
-    Ok((first_seq, count, Entries { reader: r, value_len_max: limits::VALUE_LEN_MAX }))
+    Ok((first_seq, count, BatchEntries { reader: r, value_len_max: limits::VALUE_LEN_MAX }))
 }
 
 /// An iterator over the entries of a batch that checks each of them.
 #[derive(Clone, Debug)]
-pub struct Entries<'a> {
+pub struct BatchEntries<'a> {
     reader: Reader<'a>,
     value_len_max: usize,
 }
 
-impl<'a> Entries<'a> {
+impl<'a> BatchEntries<'a> {
     /// Iterates over the body of a batch that is not logged yet, and so contains its long values.
     pub fn of(body: &'a [u8]) -> Self {
-        Entries { reader: Reader::new(body), value_len_max: limits::LARGE_VALUE_LEN_MAX as usize }
+        BatchEntries { reader: Reader::new(body), value_len_max: limits::LARGE_VALUE_LEN_MAX as usize }
     }
 
     fn entry(&mut self) -> Result<Change<'a>> {
@@ -371,7 +371,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl<'a> Iterator for Entries<'a> {
+impl<'a> Iterator for BatchEntries<'a> {
     type Item = Result<Change<'a>>;
     fn next(&mut self) -> Option<Self::Item> {
         if self.reader.is_empty() { None } else { Some(self.entry()) }

@@ -3,7 +3,7 @@
 //!
 //! For this project only.
 
-pub use crate::batch::{Change, DEFAULT_FAMILY, Entries, decode, header};
+pub use crate::batch::{BatchEntries, Change, DEFAULT_FAMILY, decode, header};
 pub use crate::files::log::TENANT;
 pub use crate::files::other_engines::refusal as refusal_for_others;
 pub use crate::large::placed::not_closed;

@@ -41,7 +41,7 @@ use crate::tree::family::{ColumnFamily, Family};
 use crate::tree::snapshot::Snapshot;
 use crate::write::admission::write_deadline::WriteTerms;
 use crate::write::pending_write::PendingWrite;
-use admission::{Admission, Permit};
+use admission::{Permit, RequestAdmission};
 use base::completion::pending;
 use base::{Error, Result, ValueKind};
 use completion_queue::RequestQueue;
@@ -97,7 +97,7 @@ pub(crate) type Serve = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 pub struct Requests {
     path: Arc<RequestPath>,
     serve: Serve,
-    admission: Arc<Admission>,
+    admission: Arc<RequestAdmission>,
     lane: Arc<Lane>,
     write: WriteOptions,
     fill_cache: bool,
@@ -119,7 +119,7 @@ impl Requests {
         Ok(Requests {
             path: path.clone(),
             serve,
-            admission: Admission::new(path.context(), depth),
+            admission: RequestAdmission::new(path.context(), depth),
             lane: Lane::new(path, options.stop_at_first_failure),
             write: options.write,
             fill_cache: options.fill_cache,

@@ -17,25 +17,25 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The value of a sample.
-enum Value {
+enum MetricValue {
     Count(u64),
     /// Nanoseconds, printed in seconds.
     Seconds(u64),
     Ratio(f64),
 }
 
-impl Value {
+impl MetricValue {
     fn text(&self) -> String {
         match self {
-            Value::Count(n) => n.to_string(),
-            Value::Seconds(ns) => format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000),
-            Value::Ratio(ratio) => ratio.to_string(),
+            MetricValue::Count(n) => n.to_string(),
+            MetricValue::Seconds(ns) => format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000),
+            MetricValue::Ratio(ratio) => ratio.to_string(),
         }
     }
 }
 
 /// Labels and value.
-type Sample<'a> = (Vec<(&'static str, &'a str)>, Value);
+type Sample<'a> = (Vec<(&'static str, &'a str)>, MetricValue);
 
 /// The text of a page under construction.
 struct Page {
@@ -56,7 +56,7 @@ impl Page {
     }
 
     /// Appends one sample.
-    fn sample(&mut self, name: &str, labels: Vec<(&'static str, &str)>, value: &Value) {
+    fn sample(&mut self, name: &str, labels: Vec<(&'static str, &str)>, value: &MetricValue) {
         let labels = [("store", &self.store[..])].into_iter().chain(labels);
         let labels: Vec<String> =
             labels.map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
@@ -67,7 +67,7 @@ impl Page {
         self.put(name, "gauge", help, samples);
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: Value) {
+    fn gauge(&mut self, name: &str, help: &str, value: MetricValue) {
         self.gauges(name, help, [(Vec::new(), value)]);
     }
 }
@@ -94,7 +94,7 @@ fn put_clock(page: &mut Page, clock_ns: u64) {
     page.gauge(
         "clock_seconds",
         "Monotonic clock of the process at the time of this page, seconds.",
-        Value::Seconds(clock_ns),
+        MetricValue::Seconds(clock_ns),
     );
 }
 
@@ -111,7 +111,7 @@ fn page(store: String, space: &Space, statistics: &Statistics, cache: &CacheStat
 }
 
 fn put_space(page: &mut Page, space: &Space) {
-    use Value::{Count, Ratio, Seconds};
+    use MetricValue::{Count, Ratio, Seconds};
     let part = |(name, bytes): (&'static str, u64)| (vec![("part", name)], Count(bytes));
     page.gauges(
         "space_bytes",
@@ -183,27 +183,31 @@ fn put_space(page: &mut Page, space: &Space) {
 
 fn put_volume(page: &mut Page, damaged_bytes: u64, available_bytes: u64) {
     let help = "Bytes of tables and value files that are set aside because they cannot be read.";
-    page.gauge("space_damaged_bytes", help, Value::Count(damaged_bytes));
-    page.gauge("volume_available_bytes", "Bytes still free on the volume.", Value::Count(available_bytes));
+    page.gauge("space_damaged_bytes", help, MetricValue::Count(damaged_bytes));
+    page.gauge(
+        "volume_available_bytes",
+        "Bytes still free on the volume.",
+        MetricValue::Count(available_bytes),
+    );
 }
 
 fn put_rest(page: &mut Page, rest: RestReport) {
     let help = "State of rest work, with value 1: awake, at_rest, off, or the reason for its \
                 suspension.";
-    page.gauges("rest", help, [(vec![("state", rest.state.name())], Value::Count(1))]);
+    page.gauges("rest", help, [(vec![("state", rest.state.name())], MetricValue::Count(1))]);
 }
 
 fn put_limit(page: &mut Page, limit_bytes: u64, reserve_bytes: u64) {
     let help = "Limit on the bytes of all files; 0: no limit.";
-    page.gauge("space_limit_bytes", help, Value::Count(limit_bytes));
+    page.gauge("space_limit_bytes", help, MetricValue::Count(limit_bytes));
     let help = "Bytes kept free below the limit for background work and deletes.";
-    page.gauge("space_reserve_bytes", help, Value::Count(reserve_bytes));
+    page.gauge("space_reserve_bytes", help, MetricValue::Count(reserve_bytes));
 }
 
 /// Appends the metrics of the fast tier, if there is one.
 fn put_speed(page: &mut Page, speed: Option<&store::fast_tier::FastTierSpace>) {
     let of = |bytes: fn(&store::fast_tier::FastTierSpace) -> u64| {
-        speed.into_iter().map(move |speed| (Vec::new(), Value::Count(bytes(speed))))
+        speed.into_iter().map(move |speed| (Vec::new(), MetricValue::Count(bytes(speed))))
     };
     page.gauges("fast_tier_bytes", "Bytes of the store on its fast tier.", of(|speed| speed.bytes));
     page.gauges("fast_tier_table_bytes", "Bytes of tables on the fast tier.", of(|speed| speed.table_bytes));
@@ -221,7 +225,7 @@ fn put_speed(page: &mut Page, speed: Option<&store::fast_tier::FastTierSpace>) {
 
 /// Appends the metrics of the family that holds the log.
 fn put_log_holder(page: &mut Page, log_holder: Option<&crate::admin::space_report::LogHolder>) {
-    use Value::Count;
+    use MetricValue::Count;
     let holder = |bytes: fn(&crate::admin::space_report::LogHolder) -> u64| {
         log_holder.into_iter().map(move |h| (vec![("family", &h.family[..])], Count(bytes(h))))
     };
@@ -271,19 +275,24 @@ fn put_holders(page: &mut Page, holders: &[Holder]) {
         of_name.hidden_max = of_name.hidden_max.max(h.hidden_bytes_max);
     }
     let help = "Snapshots and iterators held, by kind and name.";
-    page.gauges("holders", help, by_name.iter().map(|(key, n)| (reader_labels(key), Value::Count(n.count))));
+    page.gauges(
+        "holders",
+        help,
+        by_name.iter().map(|(key, n)| (reader_labels(key), MetricValue::Count(n.count))),
+    );
     let help = "Age of the oldest snapshot or iterator of the name.";
     page.gauges(
         "holder_age_seconds",
         help,
-        by_name.iter().map(|(key, n)| (reader_labels(key), Value::Seconds(n.age_ns))),
+        by_name.iter().map(|(key, n)| (reader_labels(key), MetricValue::Seconds(n.age_ns))),
     );
     let what = |n: &OfName| {
         [("files", n.files), ("kept", n.kept), ("hidden", n.hidden), ("hidden_max", n.hidden_max)]
     };
     let bytes = by_name.iter().flat_map(|(key, n)| {
-        what(n)
-            .map(|(what, bytes)| ([reader_labels(key), vec![("what", what)]].concat(), Value::Count(bytes)))
+        what(n).map(|(what, bytes)| {
+            ([reader_labels(key), vec![("what", what)]].concat(), MetricValue::Count(bytes))
+        })
     });
     page.gauges(
         "holder_bytes",
@@ -339,8 +348,12 @@ fn put_families(page: &mut Page, families: &[FamilySpace]) {
 }
 
 /// Returns the value of a family's field; percentages become ratios.
-fn of_family(field: &str, value: u64) -> Value {
-    if field.ends_with("_ratio") { Value::Ratio(value as f64 / 100.0) } else { Value::Count(value) }
+fn of_family(field: &str, value: u64) -> MetricValue {
+    if field.ends_with("_ratio") {
+        MetricValue::Ratio(value as f64 / 100.0)
+    } else {
+        MetricValue::Count(value)
+    }
 }
 
 fn put_levels(page: &mut Page, families: &[FamilySpace]) {
@@ -360,7 +373,7 @@ fn put_levels(page: &mut Page, families: &[FamilySpace]) {
     ];
     for (name, help, value) in fields {
         let samples = rows.iter().map(|(family, number, level)| {
-            (vec![("family", *family), ("level", &number[..])], Value::Count(value(level)))
+            (vec![("family", *family), ("level", &number[..])], MetricValue::Count(value(level)))
         });
         page.gauges(name, help, samples);
     }
@@ -394,15 +407,16 @@ const GAUGES: [(&str, &str); 15] = [
 ];
 
 /// Returns the name, type and value of a counter. Maxima (`_max`) are gauges in Prometheus.
-fn statistic(field: &str, value: u64) -> (String, &'static str, Value) {
+fn statistic(field: &str, value: u64) -> (String, &'static str, MetricValue) {
     if let Some((_, name)) = GAUGES.iter().find(|(gauge, _)| *gauge == field) {
-        let value = if field.ends_with("_ns") { Value::Seconds(value) } else { Value::Count(value) };
+        let value =
+            if field.ends_with("_ns") { MetricValue::Seconds(value) } else { MetricValue::Count(value) };
         return ((*name).to_owned(), "gauge", value);
     }
     let (stem, is_max) = field.strip_suffix("_max").map_or((field, false), |stem| (stem, true));
     let (stem, unit, value) = match stem.strip_suffix("_ns") {
-        Some(stem) => (stem, "_seconds", Value::Seconds(value)),
-        None => (stem, "", Value::Count(value)),
+        Some(stem) => (stem, "_seconds", MetricValue::Seconds(value)),
+        None => (stem, "", MetricValue::Count(value)),
     };
     match is_max {
         true => (format!("{stem}_max{unit}"), "gauge", value),
@@ -444,21 +458,22 @@ fn put_cache(page: &mut Page, cache: &CacheStats) {
     ];
     for (name, kind, help, value) in fields {
         let segments = [("index", index), ("data", data)];
-        let sample =
-            |(name, s): (&'static str, &SegmentStats)| (vec![("segment", name)], Value::Count(value(s)));
+        let sample = |(name, s): (&'static str, &SegmentStats)| {
+            (vec![("segment", name)], MetricValue::Count(value(s)))
+        };
         page.put(name, kind, help, segments.map(sample));
     }
     page.gauge(
         "cache_budget_bytes",
         "Budget of both cache segments, bytes.",
-        Value::Count(*budget_bytes as u64),
+        MetricValue::Count(*budget_bytes as u64),
     );
     page.gauge(
         "cache_ghost_bytes",
         "Bytes of the cache budget used by ghost tables.",
-        Value::Count(*ghost_bytes as u64),
+        MetricValue::Count(*ghost_bytes as u64),
     );
-    let share = Value::Ratio(*index_share_per_mille as f64 / 1000.0);
+    let share = MetricValue::Ratio(*index_share_per_mille as f64 / 1000.0);
     page.gauge(
         "cache_index_share_ratio",
         "Share of the index segment in the budget without ghost tables.",

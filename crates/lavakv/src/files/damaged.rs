@@ -42,7 +42,7 @@ use version::{FamilyId, FileMeta};
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     /// Files that are set aside, by number.
-    files: Mutex<BTreeMap<u64, Entry>, rank::Damaged>,
+    files: Mutex<BTreeMap<u64, QuarantinedFile>, rank::Damaged>,
     /// Value files that must not be collected: damaged ones, and those referenced by a damaged
     /// table. A collection must know the references of every table.
     uncollected: Mutex<HashSet<u64>, rank::Uncollected>,
@@ -52,7 +52,7 @@ pub(crate) struct Quarantine {
 
 /// A file that is set aside.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct QuarantinedFile {
     pub family: FamilyId,
     pub told: DamagedFile,
     /// Set for a table.
@@ -66,7 +66,7 @@ impl Quarantine {
     }
 
     /// Sets a file aside. Returns false if it already was.
-    pub fn add(&self, number: u64, entry: Entry) -> bool {
+    pub fn add(&self, number: u64, entry: QuarantinedFile) -> bool {
         lock(&self.files).insert(number, entry).is_none()
     }
 

@@ -10,7 +10,7 @@ use values::{Gc, GcOptions};
 use version::{FamilyId, Version};
 
 /// The memtables of one family that are flushed together.
-pub(crate) type Flushed = (Arc<Family>, Vec<Arc<MemTable>>);
+pub(crate) type FlushUnit = (Arc<Family>, Vec<Arc<MemTable>>);
 
 /// A compaction.
 pub(crate) enum Compact {

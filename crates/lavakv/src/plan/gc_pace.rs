@@ -40,10 +40,10 @@ const GARBAGE_PRESSURE_FULL: u64 = 100;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct GcPace(Mutex<State, rank::GcPace>);
+pub(crate) struct GcPace(Mutex<PaceState, rank::GcPace>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PaceState {
     /// Best recent flush rate, bytes per second; 0 before the first measurement.
     best: u64,
     /// The last lowered bound, and the time of lowering.
@@ -58,7 +58,7 @@ struct State {
 
 /// A completed flush.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flushed {
+pub(crate) struct CompletedFlush {
     /// Bytes of the flushed memtables.
     pub bytes: u64,
     /// Duration of the flush.
@@ -71,7 +71,7 @@ fn per_second(bytes: u64, ns: u64) -> u64 {
     (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))).min(u128::from(u64::MAX)) as u64
 }
 
-impl State {
+impl PaceState {
     /// Returns the bound without regard to garbage pressure; `None`: there is none.
     fn bound(&self, now_ns: u64) -> Option<u64> {
         let (bound, since_ns) = self.lowered?;
@@ -89,7 +89,7 @@ impl State {
         Some(bound.max(floor).max(PACE_MIN))
     }
 
-    fn flushed(&mut self, now_ns: u64, flush: Flushed) {
+    fn flushed(&mut self, now_ns: u64, flush: CompletedFlush) {
         let rate = per_second(flush.bytes, flush.ns);
         self.best = rate.max(self.best - self.best / FORGET_PART);
         let collected = per_second(self.counted, now_ns.saturating_sub(self.counted_ns));
@@ -105,7 +105,7 @@ impl State {
 
 impl GcPace {
     /// Records a completed flush.
-    pub fn flushed(&self, now_ns: u64, flush: Flushed) {
+    pub fn flushed(&self, now_ns: u64, flush: CompletedFlush) {
         lock(&self.0).flushed(now_ns, flush);
     }
 

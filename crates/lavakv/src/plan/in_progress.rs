@@ -6,7 +6,7 @@
 use super::answer::Purpose;
 use super::log_load::LogLoad;
 use super::placement::Moving;
-use super::requests::{Caller, Requests};
+use super::requests::{Caller, GcRequests};
 use super::rest::Account;
 use super::scrub::Turn;
 use base::HashMap;
@@ -17,7 +17,7 @@ use version::{FamilyId, Version};
 
 /// The running jobs, by kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Running {
+pub(crate) struct RunningJobs {
     pub log: bool,
     pub flush: bool,
     pub cleanup: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Running {
     pub values_go_down: bool,
 }
 
-impl Running {
+impl RunningJobs {
     /// Returns the number of compaction jobs that occupy a slot. A relocation does not: it yields
     /// to all other jobs between its steps.
     pub fn merges(&self) -> usize {
@@ -125,7 +125,7 @@ fn is_asked_for(reason: Reason) -> bool {
 /// The work in progress. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct InProgressSet {
-    pub running: Running,
+    pub running: RunningJobs,
     /// Files and levels in use by jobs, by family.
     families: HashMap<FamilyId, InProgress>,
     /// The value for families without running jobs.
@@ -134,7 +134,7 @@ pub(crate) struct InProgressSet {
     /// claimed.
     pub manual: Option<ManualCompaction>,
     /// Manual collections.
-    pub gc_requests: Requests,
+    pub gc_requests: GcRequests,
     /// Schedule of scrub passes.
     pub scrub: Turn,
     /// Schedule of the metrics file.

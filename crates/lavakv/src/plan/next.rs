@@ -4,7 +4,7 @@
 //! flush, a level over its target implies a compaction, and so on. The caller claims the inputs of
 //! the chosen job, and stores the notes, before the next decision.
 
-use super::answer::{Collection, Compact, Flushed, PlanNotes, Purpose};
+use super::answer::{Collection, Compact, FlushUnit, PlanNotes, Purpose};
 use super::facts::{Facts, FamilyFacts};
 use super::moves;
 use super::placement::TierMove;
@@ -25,9 +25,9 @@ const SHARED_PART: usize = 4;
 const SHARED_MAX: usize = 256;
 
 /// The next job.
-pub(crate) enum Plan {
+pub(crate) enum JobPlan {
     /// A flush of these memtables, in one version edit.
-    Flush(Vec<Flushed>),
+    Flush(Vec<FlushUnit>),
     /// A removal of unreferenced files; `prune`: also of names.
     Cleanup { prune: bool },
     /// A compaction.
@@ -50,36 +50,36 @@ pub(crate) enum Plan {
 
 /// Returns the most urgent job of a class above `below`. The log is exempt: its thread looks for
 /// work by itself.
-pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<Plan> {
+pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<JobPlan> {
     let running = &facts.in_progress().running;
     if JobClass::Flush < below && !running.flush {
         let flushed = flush(facts);
         if !flushed.is_empty() {
-            return Some(Plan::Flush(flushed));
+            return Some(JobPlan::Flush(flushed));
         }
         if facts.rest() == Rest::On && facts.has_tombstones_in_memory() {
-            return Some(Plan::FreezeTombstones);
+            return Some(JobPlan::FreezeTombstones);
         }
     }
     if JobClass::Cleanup < below
         && !running.cleanup
         && let Some(prune) = facts.cleanup()
     {
-        return Some(Plan::Cleanup { prune });
+        return Some(JobPlan::Cleanup { prune });
     }
     // Before compactions: their choice by exposed garbage, and limits, depend on the survey.
     if JobClass::Compaction < below
         && !running.survey
         && let Some(family) = facts.to_survey()
     {
-        return Some(Plan::Survey(family));
+        return Some(JobPlan::Survey(family));
     }
     if JobClass::Compaction < below
         && !running.survey
         && facts.rest() == Rest::On
         && let Some(unread) = facts.families().iter().find(|of| !facts.knows_retained(of.family.id))
     {
-        return Some(Plan::ReadRetained(unread.family.clone()));
+        return Some(JobPlan::ReadRetained(unread.family.clone()));
     }
     if let Some(plan) = within_slots(facts, below, notes) {
         return Some(plan);
@@ -87,28 +87,28 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) ->
     if JobClass::Move < below
         && let Some((family, table, wanted)) = moves::pick(facts)
     {
-        return Some(Plan::Move(family, table, wanted));
+        return Some(JobPlan::Move(family, table, wanted));
     }
     // Moves of values are not urgent: they wait until the log is less busy.
     if JobClass::Move < below
         && !notes.leaves_room_for_log
         && let Some(collection) = moves::pick_values(facts)
     {
-        return Some(Plan::Collect(collection));
+        return Some(JobPlan::Collect(collection));
     }
     let scrubs = JobClass::Scrub < below && facts.options().expert.scrub_bytes_per_s > 0;
-    (scrubs && facts.in_progress().scrub.is_due(facts.now_ns())).then_some(Plan::Scrub)
+    (scrubs && facts.in_progress().scrub.is_due(facts.now_ns())).then_some(JobPlan::Scrub)
 }
 
 /// Returns all frozen memtables of all families.
-pub(crate) fn flush_together(facts: &dyn Facts) -> Vec<Flushed> {
+pub(crate) fn flush_together(facts: &dyn Facts) -> Vec<FlushUnit> {
     facts.frozen().ready.into_iter().map(|(_, family, memtables)| (family, memtables)).collect()
 }
 
 /// Returns the memtables to flush: all of the family with the oldest data, plus those of the next
 /// oldest families while they are small in total. Memtables of all families are flushed if a
 /// volatile batch spans several, or if they were frozen together and the tables fit.
-pub(crate) fn flush(facts: &dyn Facts) -> Vec<Flushed> {
+pub(crate) fn flush(facts: &dyn Facts) -> Vec<FlushUnit> {
     let frozen = facts.frozen();
     let mut ready = frozen.ready;
     let joined = |oldest: SeqNo| oldest <= frozen.joined_seq && !facts.is_short_of_space();
@@ -137,7 +137,7 @@ fn sharing(facts: &dyn Facts, ready: &[Flushable]) -> usize {
 }
 
 /// Picks compactions and collections: first within their slots, then with idle threads.
-fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<Plan> {
+fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<JobPlan> {
     if below <= JobClass::L0 {
         return None;
     }
@@ -149,46 +149,46 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Op
     // Level 0 needs no slot: it may use its own thread, or run on top of a deeper compaction.
     // Running work ends before other work of its kind begins.
     if let Some(job) = facts.in_progress().to_help(JobClass::L0) {
-        return Some(Plan::Help(job));
+        return Some(JobPlan::Help(job));
     }
     let deeper = below > JobClass::Compaction;
     let to_help =
         |may_start: bool| facts.in_progress().to_help(JobClass::Compaction).filter(|_| deeper && may_start);
     if below > JobClass::UrgentGc && running.collections < slots.urgent {
-        let l0 = compaction::pick(facts, notes, false).map(Plan::Compact);
+        let l0 = compaction::pick(facts, notes, false).map(JobPlan::Compact);
         if let Some(plan) = l0.or_else(|| for_space(facts, below, notes, facts.families_with_work().iter())) {
             return Some(plan);
         }
     }
     if leaves_room_for_log(facts, notes) {
-        return compaction::pick(facts, notes, false).map(Plan::Compact);
+        return compaction::pick(facts, notes, false).map(JobPlan::Compact);
     }
     let has_slot = running.merges() < slots.compactions;
     if let Some(job) = to_help(has_slot) {
-        return Some(Plan::Help(job));
+        return Some(JobPlan::Help(job));
     }
     if let Some(compact) = compaction::pick(facts, notes, deeper && has_slot) {
-        return Some(Plan::Compact(compact));
+        return Some(JobPlan::Compact(compact));
     }
     if below > JobClass::Gc
         && collection::may_start(facts, &slots)
         && let Some(collection) = collection::pick(facts)
     {
-        return Some(Plan::Collect(collection));
+        return Some(JobPlan::Collect(collection));
     }
     // Collection has no use for its threads.
     let spare = running.collections == 0 && running.merges() < merges_max(facts);
     if let Some(job) = to_help(spare) {
-        return Some(Plan::Help(job));
+        return Some(JobPlan::Help(job));
     }
     if deeper
         && spare
         && !has_slot
         && let Some(compact) = compaction::pick(facts, notes, true)
     {
-        return Some(Plan::Compact(compact));
+        return Some(JobPlan::Compact(compact));
     }
-    if JobClass::Gc < below { relocation::pick(facts, notes).map(Plan::Compact) } else { None }
+    if JobClass::Gc < below { relocation::pick(facts, notes).map(JobPlan::Compact) } else { None }
 }
 
 /// Returns the maximum number of compactions if no other work needs a thread. One thread is
@@ -204,7 +204,7 @@ fn merges_max(facts: &dyn Facts) -> usize {
 
 /// Picks a job that frees space where garbage is far above its bound. `Some(None)`: no job starts,
 /// and level 0 waits.
-fn before_level_0(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<Option<Plan>> {
+fn before_level_0(facts: &dyn Facts, below: JobClass, notes: &mut PlanNotes) -> Option<Option<JobPlan>> {
     let far = collection::before_level_0(facts);
     if far.is_empty() {
         return None;
@@ -233,11 +233,11 @@ fn for_space<'a>(
     below: JobClass,
     notes: &mut PlanNotes,
     families: impl Iterator<Item = &'a FamilyFacts> + Clone,
-) -> Option<Plan> {
+) -> Option<JobPlan> {
     let may_expose = below > JobClass::Compaction && facts.in_progress().running.merges() == 0;
     let exposes = if may_expose { compaction::exposing(facts, families.clone(), notes) } else { None };
-    let collect = || collection::pick_among(facts, families, Purpose::UrgentGarbage).map(Plan::Collect);
-    exposes.map(Plan::Compact).or_else(collect)
+    let collect = || collection::pick_among(facts, families, Purpose::UrgentGarbage).map(JobPlan::Collect);
+    exposes.map(JobPlan::Compact).or_else(collect)
 }
 
 /// Returns whether the limit of jobs beside a busy log is reached.

@@ -113,11 +113,11 @@ impl Exposed {
 
 /// Pending requests, part of the work in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
+pub(crate) struct GcRequests {
     asked: Vec<(GcGoal, Caller)>,
 }
 
-impl Requests {
+impl GcRequests {
     /// Returns whether no call waits for a collection.
     pub fn is_empty(&self) -> bool {
         self.asked.is_empty()

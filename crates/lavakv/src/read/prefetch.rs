@@ -3,8 +3,9 @@
 //! The entries of a scan are adjacent; the values behind their references are spread over as many
 //! files as there were flushes. Read one by one, each costs the full latency of an otherwise idle
 //! device. So an iterator whose values are read one after another looks ahead. It moves the
-//! underlying view by a window of entries and keeps their keys and references in a [`Queue`]. The
-//! first value read in the window is fetched together with all that follow in it ([`batch`]).
+//! underlying view by a window of entries and keeps their keys and references in a
+//! [`PrefetchQueue`]. The first value read in the window is fetched together with all that follow
+//! in it ([`batch`]).
 //!
 //! The window begins with [`WINDOW_MIN`] entries and doubles up to [`WINDOW_MAX`], so that a scan
 //! that stops early has wasted about as much as it has used. It never holds more than [`BYTES_MAX`]
@@ -38,7 +39,7 @@ use base::{InternalIterator, Result, SeqNo, ValueKind};
 use cache::{BlockSlice, CacheKey};
 use io::ReadCosts;
 use lsm::{MergingIterator, VisibleIterator};
-use queue::Queue;
+use queue::PrefetchQueue;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -61,14 +62,14 @@ const STREAK_MIN: u32 = 2;
 
 /// An entry of the view: its value, or the reference to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct ViewEntry<'a> {
     pub user_key: &'a [u8],
     pub seq: SeqNo,
     pub kind: ValueKind,
     pub value: &'a [u8],
 }
 
-impl Entry<'_> {
+impl ViewEntry<'_> {
     /// True if its value is separated.
     fn is_separated(&self) -> bool {
         matches!(self.kind, ValueKind::Reference | ValueKind::PlacedReference)
@@ -89,11 +90,11 @@ pub(crate) type Put<'a> = &'a mut dyn FnMut(usize, PrefetchedValue);
 /// Source of separated values.
 pub(crate) trait FetchValues: Send + Sync {
     /// Reads the value of one entry.
-    fn read(&self, entry: &Entry<'_>) -> Result<BlockSlice>;
+    fn read(&self, entry: &ViewEntry<'_>) -> Result<BlockSlice>;
 
     /// Reads the values of many entries, and passes each with the index of its entry. Unreadable
     /// values are left out: a read of one alone reports the reason.
-    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>);
+    fn read_many(&self, entries: &[ViewEntry<'_>], put: Put<'_>);
 
     /// Returns a reader that works in the background; `None`: as many as allowed are running.
     fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>>;
@@ -105,11 +106,11 @@ pub(crate) trait FetchValues: Send + Sync {
 /// Background reads of the values of windows. Dropping it waits for them.
 pub(crate) trait ReadAhead: Send {
     /// Starts the reads of the values of `entries`.
-    fn begin(&mut self, entries: &[Entry<'_>]);
+    fn begin(&mut self, entries: &[ViewEntry<'_>]);
 
     /// Waits for the oldest started reads, which had the same `entries`, and passes their values
     /// like [`FetchValues::read_many`].
-    fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>);
+    fn finish(&mut self, entries: &[ViewEntry<'_>], put: Put<'_>);
 
     /// Abandons all started reads.
     fn give_up(&mut self);
@@ -154,9 +155,9 @@ pub(crate) struct Prefetch<I = MergingIterator> {
     inner: VisibleIterator<I>,
     values: Arc<dyn FetchValues>,
     reach: Reach,
-    queue: Queue,
+    queue: PrefetchQueue,
     /// The next window, whose values are being read.
-    next: Queue,
+    next: PrefetchQueue,
     /// Reads the values of the next window. Created with the first such window.
     ahead: Option<Box<dyn ReadAhead>>,
     /// The separated value of the position, while the queue is empty.
@@ -174,8 +175,8 @@ impl<I: InternalIterator> Prefetch<I> {
             inner,
             values,
             reach,
-            queue: Queue::default(),
-            next: Queue::default(),
+            queue: PrefetchQueue::default(),
+            next: PrefetchQueue::default(),
             ahead: None,
             fetched: OnceCell::new(),
             direction: Direction::Forward,
@@ -209,9 +210,9 @@ impl<I: InternalIterator> Prefetch<I> {
         Ok(self.fetched.get_or_init(|| value))
     }
 
-    fn inner_entry(&self) -> Entry<'_> {
+    fn inner_entry(&self) -> ViewEntry<'_> {
         let inner = &self.inner;
-        Entry { user_key: inner.key(), seq: inner.seq(), kind: inner.value_kind(), value: inner.value() }
+        ViewEntry { user_key: inner.key(), seq: inner.seq(), kind: inner.value_kind(), value: inner.value() }
     }
 
     fn queued_value(&self) -> Result<&[u8]> {
@@ -429,7 +430,7 @@ impl<I: InternalIterator> Prefetch<I> {
 /// bytes of values than `reach` allows. Returns the number of entries still expected.
 fn fill<I: InternalIterator>(
     view: &mut VisibleIterator<I>,
-    queue: &mut Queue,
+    queue: &mut PrefetchQueue,
     direction: Direction,
     reach: Reach,
     (window, expected): (usize, Option<usize>),
@@ -437,7 +438,7 @@ fn fill<I: InternalIterator>(
     let window = expected.map_or(window, |left| window.min(left));
     while view.valid() && queue.len() < window {
         let (user_key, seq, kind) = (view.key(), view.seq(), view.value_kind());
-        if !queue.push(&Entry { user_key, seq, kind, value: view.value() }, reach.bytes_max) {
+        if !queue.push(&ViewEntry { user_key, seq, kind, value: view.value() }, reach.bytes_max) {
             break;
         }
         if let Err(error) = step(view, direction) {

@@ -7,15 +7,15 @@ use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// The bound, and the number in flight.
-pub(crate) struct Admission {
+pub(crate) struct RequestAdmission {
     context: Arc<Context>,
     depth: usize,
     in_flight: AtomicUsize,
 }
 
-impl Admission {
-    pub fn new(context: &Arc<Context>, depth: usize) -> Arc<Admission> {
-        Arc::new(Admission { context: context.clone(), depth, in_flight: AtomicUsize::new(0) })
+impl RequestAdmission {
+    pub fn new(context: &Arc<Context>, depth: usize) -> Arc<RequestAdmission> {
+        Arc::new(RequestAdmission { context: context.clone(), depth, in_flight: AtomicUsize::new(0) })
     }
 
     /// Admits a request.
@@ -42,7 +42,7 @@ impl Admission {
 }
 
 /// A request in flight. Its drop ends it.
-pub(crate) struct Permit(Arc<Admission>);
+pub(crate) struct Permit(Arc<RequestAdmission>);
 
 impl Permit {
     /// Keeps the request in flight until `completer` is resolved. It is counted out before its

@@ -10,7 +10,7 @@ use requests::{Next, Operation, OperationClass};
 use std::sync::Arc;
 
 /// Position of a write in the log.
-pub(crate) type Logged = (wal::Lane, wal::Position);
+pub(crate) type LogPosition = (wal::Lane, wal::Position);
 
 /// Interval between two checks of a flush, nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
@@ -58,7 +58,7 @@ impl Operation for Flush {
 /// A sync of values and then of the log, up to a write.
 pub(super) struct Sync {
     pub writes: Arc<WritePath>,
-    pub logged: Logged,
+    pub logged: LogPosition,
     pub done: Completer<()>,
 }
 

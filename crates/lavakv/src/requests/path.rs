@@ -1,7 +1,7 @@
 //! Request path: the parts of the engine that requests use, and the reactor that runs requests
 //! beside their callers.
 
-use super::operations::{Logged, Sync};
+use super::operations::{LogPosition, Sync};
 use super::request::of_durable;
 use crate::context::Context;
 use crate::tree::Tree;
@@ -46,7 +46,7 @@ impl RequestPath {
     }
 
     /// Resolves `done` once the log is durable up to a write.
-    pub fn make_durable(&self, logged: Logged, done: Completer<()>) {
+    pub fn make_durable(&self, logged: LogPosition, done: Completer<()>) {
         let (lane, position) = logged;
         match self.writes().log.of(lane) {
             Some(log) => {

@@ -3,7 +3,7 @@
 use super::Tree;
 use super::family::Family;
 use crate::context::event::{DamagedFile, Event};
-use crate::files::damaged::{Entry, Quarantine};
+use crate::files::damaged::{Quarantine, QuarantinedFile};
 use crate::files::data_file::DataFile;
 use base::{Error, key};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
     Some((family, DataFile::find(state, number)?))
 }
 
-fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
+fn entry(family: &Family, found: &DataFile, error: &Error) -> QuarantinedFile {
     let (kind, bytes, ends, table) = match found {
         DataFile::Table(f) => (f.kind(), f.len, (&f.smallest, &f.largest), Some(f.clone())),
         DataFile::Vsst(v) => (v.kind(), v.len, (&v.smallest, &v.largest), None),
@@ -33,7 +33,7 @@ fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
     };
     // A copy of the metadata, which does not count as a use of the file.
     let table = table.map(|f| Arc::new(FileMeta { copies: Arc::default(), ..FileMeta::clone(&f) }));
-    Entry { family: family.id, told, table }
+    QuarantinedFile { family: family.id, told, table }
 }
 
 /// Returns the value files that are excluded from collection because of a damaged file. For a
@@ -57,7 +57,7 @@ impl Tree {
 
     /// Adds a file to the quarantine, unless it is there. Runs `then` for the consequences before
     /// the statistics and the listener are updated.
-    fn enter(&self, number: u64, entry: Entry, then: impl FnOnce()) {
+    fn enter(&self, number: u64, entry: QuarantinedFile, then: impl FnOnce()) {
         let told = entry.told.clone();
         if !self.quarantine().add(number, entry) {
             return;
@@ -125,6 +125,6 @@ impl Tree {
             last_key: user_key.to_vec(),
             error: error.clone(),
         };
-        self.enter(reference.file, Entry { family: family.id, told, table: None }, || {});
+        self.enter(reference.file, QuarantinedFile { family: family.id, told, table: None }, || {});
     }
 }

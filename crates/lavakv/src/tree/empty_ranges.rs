@@ -58,13 +58,13 @@ struct Watch {
     since: SeqNo,
     /// A range without puts above `since`.
     watched: KeyRange,
-    state: State,
+    state: WatchState,
     /// Puts checked since the last use.
     unused_puts: u32,
 }
 
 #[derive(Debug)]
-enum State {
+enum WatchState {
     /// The start of a range that a walk found empty before the watch began.
     From(Vec<u8>),
     /// The empty range, a part of the watched one, and its sequence.
@@ -116,8 +116,8 @@ impl EmptyRanges {
         let watch = watches.last_mut()?;
         watch.unused_puts = 0;
         match &watch.state {
-            State::Empty(range, _) => Some(range.clone()),
-            State::From(_) => None,
+            WatchState::Empty(range, _) => Some(range.clone()),
+            WatchState::From(_) => None,
         }
     }
 
@@ -157,11 +157,11 @@ impl EmptyRanges {
 impl Watch {
     fn from(user_key: Vec<u8>) -> Watch {
         let watched = KeyRange { low: Vec::new(), high: None };
-        Watch { since: SeqNo::MAX, watched, state: State::From(user_key), unused_puts: 0 }
+        Watch { since: SeqNo::MAX, watched, state: WatchState::From(user_key), unused_puts: 0 }
     }
 
     fn is_empty_around(&self, user_key: &[u8], snapshot: SeqNo) -> bool {
-        matches!(&self.state, State::Empty(range, seq) if *seq <= snapshot && range.contains(user_key))
+        matches!(&self.state, WatchState::Empty(range, seq) if *seq <= snapshot && range.contains(user_key))
     }
 
     /// Removes the key of a put from the ranges. False: nothing is left of them, or the watch was
@@ -175,9 +175,9 @@ impl Watch {
             return true;
         }
         let keeps_lower = match &mut self.state {
-            State::From(from) if user_key == from.as_slice() => return false,
-            State::From(from) => from.as_slice() < user_key,
-            State::Empty(range, _) => {
+            WatchState::From(from) if user_key == from.as_slice() => return false,
+            WatchState::From(from) => from.as_slice() < user_key,
+            WatchState::Empty(range, _) => {
                 let keeps_lower = range.low.as_slice() < user_key;
                 if range.contains(user_key) {
                     cut(range, user_key, keeps_lower);
@@ -195,8 +195,8 @@ impl Watch {
     /// Extends the watch by `found`, in which a walk at `snapshot` saw no key.
     fn extend(&mut self, found: &KeyRange, snapshot: SeqNo) -> Extension {
         let is_related = match &self.state {
-            State::From(from) => found.contains(from),
-            State::Empty(range, _) => touch(range, found),
+            WatchState::From(from) => found.contains(from),
+            WatchState::Empty(range, _) => touch(range, found),
         };
         if !is_related {
             return Extension::Unrelated;
@@ -209,13 +209,13 @@ impl Watch {
         let is_whole = watched == *found;
         let is_some = watched.high.as_ref().is_none_or(|high| watched.low < *high);
         match &mut self.state {
-            State::Empty(range, seq) if is_some && touch(range, &watched) => {
+            WatchState::Empty(range, seq) if is_some && touch(range, &watched) => {
                 range.low = watched.low.min(std::mem::take(&mut range.low));
                 range.high = range.high.take().zip(watched.high).map(|(a, b)| a.max(b));
                 *seq = snapshot.max(*seq);
             }
-            State::From(from) if is_some && watched.contains(from) => {
-                self.state = State::Empty(watched, snapshot);
+            WatchState::From(from) if is_some && watched.contains(from) => {
+                self.state = WatchState::Empty(watched, snapshot);
             }
             _ => {}
         }

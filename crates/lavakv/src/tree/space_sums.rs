@@ -80,7 +80,7 @@ impl Asked {
 }
 
 #[derive(Debug, Default)]
-struct Sums {
+struct DemandSums {
     families: BTreeMap<FamilyId, SpaceDemand>,
     width_bytes: Asked,
     collected_bytes: Asked,
@@ -88,7 +88,7 @@ struct Sums {
     live_bytes: u64,
 }
 
-impl Sums {
+impl DemandSums {
     fn remove(&mut self, id: FamilyId) -> bool {
         let Some(before) = self.families.remove(&id) else { return false };
         self.width_bytes.remove(before.width_bytes);
@@ -111,7 +111,7 @@ impl Sums {
 #[derive(Debug, Default)]
 pub(crate) struct SpaceSums {
     /// The demand of each family, and the sums over all of them.
-    sums: Mutex<Sums, rank::SpaceDemand>,
+    sums: Mutex<DemandSums, rank::SpaceDemand>,
 }
 
 impl SpaceSums {

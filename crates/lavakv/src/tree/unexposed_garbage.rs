@@ -28,7 +28,7 @@ pub(crate) struct UnexposedGarbage {
     /// Hidden bytes of each table between level 0 and the last level, by its number.
     between: IdMap<u64, Hidden>,
     /// The sum of `between`.
-    between_bytes: Sums,
+    between_bytes: HiddenSums,
     /// Hidden bytes of the tables of level 0.
     level_0_bytes: Hidden,
     /// True if there are no levels below level 0: no compaction is due that would expose its
@@ -49,7 +49,7 @@ struct Hidden {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sums {
+struct HiddenSums {
     priced: u128,
     likely: u128,
     unknown: u64,

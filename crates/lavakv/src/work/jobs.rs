@@ -32,7 +32,7 @@ use crate::plan::answer::PlanNotes;
 use crate::plan::collection;
 use crate::plan::gc_pace::GcPace;
 use crate::plan::in_progress::{InProgressSet, ManualCompaction};
-use crate::plan::next::{Plan, next};
+use crate::plan::next::{JobPlan, next};
 use crate::plan::quiet::Quiet;
 use crate::plan::requests::Caller;
 use crate::plan::rest::{Rest, Suspension};
@@ -138,7 +138,7 @@ impl Work for Jobs {
 }
 
 /// A claimed job, whose object is built without the mutex.
-type Claimed = Box<dyn FnOnce() -> Box<dyn Job>>;
+type ClaimedJob = Box<dyn FnOnce() -> Box<dyn Job>>;
 
 /// Returns the most urgent job in `duty` and above `below` that may start now. Its inputs are
 /// claimed.
@@ -176,18 +176,18 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: WorkerRole, below: JobClass) -> O
 }
 
 /// Claims the inputs of a plan. `None` if they are not available after all.
-fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claimed> {
+fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: JobPlan) -> Option<ClaimedJob> {
     match plan {
-        Plan::Flush(units) => Some(flush::claim(jobs, set, units)),
-        Plan::Cleanup { prune } => Some(cleanup::claim(jobs, set, prune)),
-        Plan::Compact(compact) => compaction::claim(jobs, set, compact),
-        Plan::Help(job) => compaction::help(set, job),
-        Plan::Collect(collection) => gc::claim(jobs, set, *collection),
-        Plan::Move(family, table, wanted) => Some(moves::claim(jobs, set, (family, table, wanted))),
-        Plan::Survey(family) => Some(survey::claim(jobs, set, family)),
-        Plan::FreezeTombstones => Some(rest::claim(jobs, set)),
-        Plan::ReadRetained(family) => Some(retained::claim(jobs, set, family)),
-        Plan::Scrub => Some(scrub::claim(jobs, set)),
+        JobPlan::Flush(units) => Some(flush::claim(jobs, set, units)),
+        JobPlan::Cleanup { prune } => Some(cleanup::claim(jobs, set, prune)),
+        JobPlan::Compact(compact) => compaction::claim(jobs, set, compact),
+        JobPlan::Help(job) => compaction::help(set, job),
+        JobPlan::Collect(collection) => gc::claim(jobs, set, *collection),
+        JobPlan::Move(family, table, wanted) => Some(moves::claim(jobs, set, (family, table, wanted))),
+        JobPlan::Survey(family) => Some(survey::claim(jobs, set, family)),
+        JobPlan::FreezeTombstones => Some(rest::claim(jobs, set)),
+        JobPlan::ReadRetained(family) => Some(retained::claim(jobs, set, family)),
+        JobPlan::Scrub => Some(scrub::claim(jobs, set)),
     }
 }
 

@@ -6,7 +6,7 @@ use super::admission::write_deadline::{WriteDeadline, WriteTerms};
 use super::commit::WriteOp;
 use crate::batch::frame::Frame;
 use crate::batch::payload::{OwnedPayload, Payload};
-use crate::batch::{Change, Entries, WriteBatch};
+use crate::batch::{BatchEntries, Change, WriteBatch};
 use crate::context::into_io;
 use crate::context::options::Durability;
 use crate::large::pending_segment::PendingSegment;
@@ -271,10 +271,10 @@ fn place_of_batch(
     let longest = segments::threshold(&writes.context.options) - 1;
     let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
     // The long values are not logged, so they do not count. The check comes before the first file.
-    let changes = Entries::of(batch.body()).flatten();
+    let changes = BatchEntries::of(batch.body()).flatten();
     batch.check(changes.filter(is_long).map(|change| change.value.len()).sum())?;
     let (mut referring, mut drafts) = (WriteBatch::new(), Vec::new());
-    for change in Entries::of(batch.body()) {
+    for change in BatchEntries::of(batch.body()) {
         let change = change.expect("a batch encodes its own entries");
         if !is_long(&change) {
             referring.push(change.kind, change.family, change.key, change.value);

@@ -41,7 +41,7 @@ pub(crate) mod visibility_ring;
 
 use super::fate::of_unknown_fate;
 use crate::batch::payload::{Body, Payload};
-use crate::batch::{Change, Entries, WriteBatch};
+use crate::batch::{BatchEntries, Change, WriteBatch};
 use crate::context::Context;
 use crate::files::log::Log;
 use crate::large::Large;
@@ -52,7 +52,7 @@ use base::sync::atomic::Ordering;
 use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use memtable::MemTable;
-pub(crate) use queue::{Queue, Ticket};
+pub(crate) use queue::{Ticket, WaitingWrites};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::space::SpaceBudget;
@@ -110,7 +110,7 @@ pub(crate) struct Writer {
     /// The highest sequence of an embedded batch; 0: none since the open.
     pub embedded_seq: SeqNo,
     /// Writes that wait for memory.
-    pub queue: Queue,
+    pub queue: WaitingWrites,
 }
 
 impl Writer {
@@ -124,7 +124,7 @@ impl Writer {
             volatile_seq: 0,
             last_logged: None,
             embedded_seq: 0,
-            queue: Queue::default(),
+            queue: WaitingWrites::default(),
         }
     }
 
@@ -323,7 +323,7 @@ impl Memtables {
 
     fn insert_batch(&self, batch: &WriteBatch, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
         let mut bytes = 0;
-        for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
+        for (seq, change) in (first_seq..).zip(BatchEntries::of(batch.body())) {
             let change = change.expect("a batch encodes its own entries");
             let family = families.iter().find(|f| f.id == change.family);
             let family = family.expect("families were looked up by the batch's list");

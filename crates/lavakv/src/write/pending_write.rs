@@ -7,7 +7,7 @@
 
 use super::WritePath;
 use super::admission::wait_condition::WaitCondition;
-use super::admission::write_deadline::{Begun, WriteDeadline, busy};
+use super::admission::write_deadline::{BegunWait, WriteDeadline, busy};
 use super::commit::{Logged, WriteOp, WriteState, WriteStep};
 use super::fate::of_unknown_fate;
 use super::large_value;
@@ -43,7 +43,7 @@ pub(crate) struct PendingWrite {
     patience: WriteDeadline,
     /// `None`: its long values are not in files yet.
     state: Option<WriteState>,
-    wait: Option<(WaitCondition, Begun)>,
+    wait: Option<(WaitCondition, BegunWait)>,
 }
 
 impl PendingWrite {
@@ -158,7 +158,7 @@ impl PendingWrite {
         Ok(WriteState::new(&self.payload.borrowed(), self.durability, drafts))
     }
 
-    fn begin_wait(&mut self, need: WaitCondition, begun: Begun) {
+    fn begin_wait(&mut self, need: WaitCondition, begun: BegunWait) {
         if !matches!(need, WaitCondition::Time(..)) {
             self.writes.context.signals.notify_work();
         }

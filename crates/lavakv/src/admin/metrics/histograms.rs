@@ -5,7 +5,7 @@
 //! counts are exact. An empty histogram has only number and sum, so a store without stalls takes
 //! few lines.
 
-use super::{Page, Value};
+use super::{MetricValue, Page};
 use crate::context::times::Histograms;
 use base::histogram::Distribution;
 
@@ -19,20 +19,20 @@ const CHAIN_MAX: u64 = 8;
 /// Bucket bounds, and the unit of values.
 struct Scale {
     bounds: Vec<u64>,
-    value: fn(u64) -> Value,
+    value: fn(u64) -> MetricValue,
 }
 
 impl Scale {
     fn times() -> Scale {
-        Scale { bounds: TIME_BITS.map(|bits| (1 << bits) - 1).collect(), value: Value::Seconds }
+        Scale { bounds: TIME_BITS.map(|bits| (1 << bits) - 1).collect(), value: MetricValue::Seconds }
     }
 
     fn bytes() -> Scale {
-        Scale { bounds: BYTE_BITS.map(|bits| (1 << bits) - 1).collect(), value: Value::Count }
+        Scale { bounds: BYTE_BITS.map(|bits| (1 << bits) - 1).collect(), value: MetricValue::Count }
     }
 
     fn levels() -> Scale {
-        Scale { bounds: (1..=CHAIN_MAX).collect(), value: Value::Count }
+        Scale { bounds: (1..=CHAIN_MAX).collect(), value: MetricValue::Count }
     }
 }
 
@@ -89,12 +89,12 @@ fn put_all(page: &mut Page, names: (&str, &str), helps: (&str, &str), rows: &[Ro
         for bound in bounds {
             let le = (scale.value)(*bound).text();
             let labels = label.iter().copied().chain([("le", &le[..])]).collect();
-            page.sample(&format!("{name}_bucket"), labels, &Value::Count(seen.at_most(*bound)));
+            page.sample(&format!("{name}_bucket"), labels, &MetricValue::Count(seen.at_most(*bound)));
         }
         let labels = label.iter().copied().chain([("le", "+Inf")]).collect();
-        page.sample(&format!("{name}_bucket"), labels, &Value::Count(count));
+        page.sample(&format!("{name}_bucket"), labels, &MetricValue::Count(count));
         page.sample(&format!("{name}_sum"), label.iter().copied().collect(), &(scale.value)(seen.sum()));
-        page.sample(&format!("{name}_count"), label.iter().copied().collect(), &Value::Count(count));
+        page.sample(&format!("{name}_count"), label.iter().copied().collect(), &MetricValue::Count(count));
     }
     let largest =
         rows.iter().map(|(label, seen)| (label.iter().copied().collect(), (scale.value)(seen.max())));

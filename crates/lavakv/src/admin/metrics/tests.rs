@@ -36,7 +36,8 @@ fn run(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
             let mut page = Page { text: String::new(), store: "/a".to_owned() };
             for line in lines() {
                 let words: Vec<String> = line.split('|').map(unescaped).collect();
-                let samples = words[2..].iter().map(|label| (vec![("name", &label[..])], Value::Ratio(1.5)));
+                let samples =
+                    words[2..].iter().map(|label| (vec![("name", &label[..])], MetricValue::Ratio(1.5)));
                 page.gauges(&words[0], &words[1], samples.collect::<Vec<_>>());
             }
             page.text

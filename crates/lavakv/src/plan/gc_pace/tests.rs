@@ -48,8 +48,10 @@ impl Script {
             "flush" => {
                 let (mib, rate): (u64, u64) = (16, case.take_arg("mib-per-s")?);
                 let waited_for = case.take_flag("waited-for")?;
-                self.pace
-                    .flushed(self.now_ns, Flushed { bytes: mib * MIB, ns: mib * SECOND / rate, waited_for });
+                self.pace.flushed(
+                    self.now_ns,
+                    CompletedFlush { bytes: mib * MIB, ns: mib * SECOND / rate, waited_for },
+                );
             }
             "charge" => self.pace.charge(case.take_arg::<u64>("bytes")?),
             "pass" => self.now_ns += MS * case.take_arg::<u64>("ms")?,
@@ -81,7 +83,7 @@ impl Script {
         for _ in 0..case.take_arg("times")? {
             self.pace.charge(charged);
             self.now_ns += every_ns;
-            self.pace.flushed(self.now_ns, Flushed { bytes, ns, waited_for: true });
+            self.pace.flushed(self.now_ns, CompletedFlush { bytes, ns, waited_for: true });
             lowest = lowest.min(self.pace.bytes_per_s(self.now_ns, 0).unwrap_or(u64::MAX));
         }
         Ok(format!("lowest bound: {lowest} B/s\n"))

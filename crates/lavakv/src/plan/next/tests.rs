@@ -318,23 +318,25 @@ fn rest_of(name: &str) -> Rest {
 }
 
 /// Describes a plan.
-fn said(plan: Option<Plan>) -> String {
+fn said(plan: Option<JobPlan>) -> String {
     match plan {
         None => "nothing".into(),
-        Some(Plan::Flush(units)) => {
+        Some(JobPlan::Flush(units)) => {
             let ids: Vec<String> = units.iter().map(|(family, _)| format!("family {}", family.id)).collect();
             format!("flush {}", ids.join(", "))
         }
-        Some(Plan::Cleanup { prune }) => format!("cleanup, prune: {prune}"),
-        Some(Plan::Compact(Compact::Asked(family))) => {
+        Some(JobPlan::Cleanup { prune }) => format!("cleanup, prune: {prune}"),
+        Some(JobPlan::Compact(Compact::Asked(family))) => {
             format!("requested compaction of family {}", family.id)
         }
-        Some(Plan::Compact(Compact::Picked(family, c))) => {
+        Some(JobPlan::Compact(Compact::Picked(family, c))) => {
             format!("compact level {} of family {}", c.level, family.id)
         }
-        Some(Plan::Compact(Compact::Step(family, ..))) => format!("relocate values of family {}", family.id),
-        Some(Plan::Help(job)) => format!("help job {job}"),
-        Some(Plan::Collect(c)) => {
+        Some(JobPlan::Compact(Compact::Step(family, ..))) => {
+            format!("relocate values of family {}", family.id)
+        }
+        Some(JobPlan::Help(job)) => format!("help job {job}"),
+        Some(JobPlan::Collect(c)) => {
             let purpose = match c.purpose {
                 Purpose::Garbage => "",
                 Purpose::UrgentGarbage => ", urgent",
@@ -342,11 +344,11 @@ fn said(plan: Option<Plan>) -> String {
             };
             format!("collect family {}{purpose}", c.family.id)
         }
-        Some(Plan::Move(_, table, _)) => format!("move table {}", table.number),
-        Some(Plan::Survey(family)) => format!("survey family {}", family.id),
-        Some(Plan::FreezeTombstones) => "freeze tombstones".into(),
-        Some(Plan::ReadRetained(family)) => format!("read what is retained in family {}", family.id),
-        Some(Plan::Scrub) => "scrub".into(),
+        Some(JobPlan::Move(_, table, _)) => format!("move table {}", table.number),
+        Some(JobPlan::Survey(family)) => format!("survey family {}", family.id),
+        Some(JobPlan::FreezeTombstones) => "freeze tombstones".into(),
+        Some(JobPlan::ReadRetained(family)) => format!("read what is retained in family {}", family.id),
+        Some(JobPlan::Scrub) => "scrub".into(),
     }
 }
 
@@ -534,7 +536,9 @@ impl Script {
         for _ in 0..case.try_take_arg("times")?.unwrap_or(1) {
             let mut notes = PlanNotes::default();
             let begun = next(&self.facts, JobClass::Idle, &mut notes);
-            let Some(Plan::Compact(Compact::Step(_, _, walk))) = begun else { return Ok(said(begun) + "\n") };
+            let Some(JobPlan::Compact(Compact::Step(_, _, walk))) = begun else {
+                return Ok(said(begun) + "\n");
+            };
             notes.spent.iter().for_each(|(family, spent)| family.demand.spent(*spent));
             if is_kept {
                 self.facts.in_progress.learned.walks.insert(1, *walk);

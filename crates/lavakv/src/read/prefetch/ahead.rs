@@ -9,8 +9,8 @@
 //! A failed request affects only its own values: they are left out, and a read of one alone reports
 //! the error.
 
-use super::batch::{Plan, Values};
-use super::{Entry, PrefetchedValue, Put, ReadAhead};
+use super::batch::{ReadPlan, Values};
+use super::{PrefetchedValue, Put, ReadAhead, ViewEntry};
 use io::{Completed, ReadQueue};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct ValuesAhead {
 
 /// A window whose reads were started.
 struct Window {
-    plan: Plan,
+    plan: ReadPlan,
     /// The number of its first request.
     first: u64,
     /// Values that needed no read.
@@ -61,7 +61,7 @@ impl ValuesAhead {
 }
 
 impl ReadAhead for ValuesAhead {
-    fn begin(&mut self, entries: &[Entry<'_>]) {
+    fn begin(&mut self, entries: &[ViewEntry<'_>]) {
         while self.windows.is_empty() && self.reads.in_flight() > 0 {
             self.land(true);
         }
@@ -78,7 +78,7 @@ impl ReadAhead for ValuesAhead {
         self.land(false);
     }
 
-    fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>) {
+    fn finish(&mut self, entries: &[ViewEntry<'_>], put: Put<'_>) {
         let lacks = |window: &Window| window.landed.len() < window.plan.runs.len();
         while self.windows.front().is_some_and(lacks) && self.reads.in_flight() > 0 {
             self.land(true);

@@ -10,7 +10,7 @@
 //! read that follows retries it, or reports the error as any point read does.
 
 use super::ahead::ValuesAhead;
-use super::{Entry, FetchValues, PrefetchedValue, Put, ReadAhead};
+use super::{FetchValues, PrefetchedValue, Put, ReadAhead, ViewEntry};
 use crate::read::fetch;
 use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
@@ -46,12 +46,12 @@ pub(super) struct Place {
 
 /// The reads of a window: the locations of its records, by file and offset, and the requests that
 /// cover them.
-pub(super) struct Plan {
+pub(super) struct ReadPlan {
     places: Vec<Place>,
     pub runs: Vec<Run>,
 }
 
-impl Plan {
+impl ReadPlan {
     /// Returns the open file of a run.
     pub fn file(&self, run: &Run) -> Option<&Arc<dyn ReadFile>> {
         Some(self.places.get(run.places.start)?.vsst.file())
@@ -64,10 +64,10 @@ impl Values {
     fn locate<S: Source>(
         &self,
         nth: usize,
-        entry: &Entry<'_>,
+        entry: &ViewEntry<'_>,
         source: &mut S,
     ) -> Result<Option<(Place, Option<BlockSlice>)>, S::Stop> {
-        let Entry { user_key, seq, kind, value } = *entry;
+        let ViewEntry { user_key, seq, kind, value } = *entry;
         if kind != ValueKind::Reference {
             return Ok(None);
         }
@@ -88,7 +88,7 @@ impl Values {
 
     /// Passes the cached values to `put`, and locates the others. Missing footers and indexes are
     /// read together.
-    pub(super) fn plan(&self, entries: &[Entry<'_>], put: Put<'_>) -> Plan {
+    pub(super) fn plan(&self, entries: &[ViewEntry<'_>], put: Put<'_>) -> ReadPlan {
         let mut places = Vec::with_capacity(entries.len());
         let mut fetched = FetchedBlocks::default();
         let mut left: Vec<usize> = (0..entries.len()).collect();
@@ -122,11 +122,11 @@ impl Values {
         let bytes: u64 = places.iter().map(|p| p.reference.stored_len).sum();
         let request_bytes = self.tree.context.pace().costs().gap_bytes.unwrap_or(GAP_UNKNOWN);
         self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX), request_bytes);
-        Plan { places, runs }
+        ReadPlan { places, runs }
     }
 
     /// Reads all runs in one batch.
-    fn read_runs(&self, plan: &Plan) -> Option<Vec<Block>> {
+    fn read_runs(&self, plan: &ReadPlan) -> Option<Vec<Block>> {
         let mut bufs: Vec<Block> = plan.runs.iter().map(|run| zeroed(run.len())).collect();
         let with_files = plan.runs.iter().filter_map(|run| Some((run, plan.file(run)?)));
         let mut reads: Vec<FileRead<'_>> = with_files
@@ -143,9 +143,9 @@ impl Values {
     /// Verifies the records in the bytes of a run, and passes their values to `put`.
     pub(super) fn open_run(
         &self,
-        (plan, run): (&Plan, &Run),
+        (plan, run): (&ReadPlan, &Run),
         read: &Block,
-        entries: &[Entry<'_>],
+        entries: &[ViewEntry<'_>],
         put: Put<'_>,
     ) {
         let stats = &self.tree.context.stats;
@@ -161,9 +161,9 @@ impl Values {
     }
 
     /// Verifies the record of `entry` in the bytes of its run.
-    fn open(&self, place: &Place, entry: &Entry<'_>, run: &Run, read: &Block) -> Option<BlockSlice> {
+    fn open(&self, place: &Place, entry: &ViewEntry<'_>, run: &Run, read: &Block) -> Option<BlockSlice> {
         let Place { offset, reference, .. } = place;
-        let Entry { user_key, seq, .. } = *entry;
+        let ViewEntry { user_key, seq, .. } = *entry;
         let open_value = |bytes| place.vsst.open_value(bytes, *offset, user_key, seq, reference).ok();
         let value = if reference.stored_len == read.len() as u64 {
             open_value(read.clone())
@@ -177,9 +177,9 @@ impl Values {
 }
 
 impl FetchValues for Values {
-    fn read(&self, entry: &Entry<'_>) -> Result<BlockSlice> {
+    fn read(&self, entry: &ViewEntry<'_>) -> Result<BlockSlice> {
         let (version, mut counters) = (&self.read_state.version, ReadCounters::default());
-        let Entry { user_key, seq, kind, value } = *entry;
+        let ViewEntry { user_key, seq, kind, value } = *entry;
         let value =
             fetch::value(&self.tree, version, (user_key, seq, kind), value, self.fill_cache, &mut counters);
         let stats = &self.tree.context.stats;
@@ -189,7 +189,7 @@ impl FetchValues for Values {
         value
     }
 
-    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) {
+    fn read_many(&self, entries: &[ViewEntry<'_>], put: Put<'_>) {
         let plan = self.plan(entries, put);
         let Some(bufs) = self.read_runs(&plan) else { return };
         for (run, read) in plan.runs.iter().zip(&bufs) {
@@ -216,7 +216,7 @@ impl ReferenceResolver for Values {
         reference: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        out.extend_from_slice(&self.read(&Entry { user_key, seq, kind, value: reference })?);
+        out.extend_from_slice(&self.read(&ViewEntry { user_key, seq, kind, value: reference })?);
         Ok(())
     }
 }

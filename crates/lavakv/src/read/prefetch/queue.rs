@@ -1,6 +1,6 @@
 //! The entries between the position of a scan and the end of its look-ahead.
 
-use super::{Entry, PrefetchedValue};
+use super::{PrefetchedValue, ViewEntry};
 use base::{Error, SeqNo, ValueKind};
 use cache::{BlockSlice, CacheKey};
 use std::cell::{Cell, OnceCell};
@@ -10,10 +10,10 @@ use table::Reference;
 /// Entries in the order of the scan, consumed from the front. Once empty, the queue is filled
 /// again.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct PrefetchQueue {
     /// Keys and values (or references) of all entries, concatenated.
     bytes: Vec<u8>,
-    slots: Vec<Slot>,
+    slots: Vec<QueuedEntry>,
     /// The index of the front.
     at: usize,
     /// Bytes of all values after their reads.
@@ -26,7 +26,7 @@ pub(super) struct Queue {
     error: Option<Error>,
 }
 
-struct Slot {
+struct QueuedEntry {
     key: Range<usize>,
     /// The value, or the reference.
     value: Range<usize>,
@@ -38,7 +38,7 @@ struct Slot {
     asked: Cell<bool>,
 }
 
-impl Queue {
+impl PrefetchQueue {
     pub fn is_empty(&self) -> bool {
         self.at >= self.slots.len()
     }
@@ -59,7 +59,7 @@ impl Queue {
     }
 
     /// Appends an entry; false if the queue is not empty and the value would exceed `bytes_max`.
-    pub fn push(&mut self, entry: &Entry<'_>, bytes_max: u64) -> bool {
+    pub fn push(&mut self, entry: &ViewEntry<'_>, bytes_max: u64) -> bool {
         let value_bytes = self.value_bytes.saturating_add(value_len(entry));
         if value_bytes > bytes_max && !self.is_empty() {
             return false;
@@ -70,7 +70,7 @@ impl Queue {
         self.bytes.extend_from_slice(entry.user_key);
         let middle = self.bytes.len();
         self.bytes.extend_from_slice(entry.value);
-        self.slots.push(Slot {
+        self.slots.push(QueuedEntry {
             key: start..middle,
             value: middle..self.bytes.len(),
             seq: entry.seq,
@@ -97,13 +97,13 @@ impl Queue {
     }
 
     /// Returns the front.
-    pub fn front(&self) -> Option<Entry<'_>> {
+    pub fn front(&self) -> Option<ViewEntry<'_>> {
         self.slots.get(self.at).map(|slot| self.entry(slot))
     }
 
-    fn entry(&self, slot: &Slot) -> Entry<'_> {
+    fn entry(&self, slot: &QueuedEntry) -> ViewEntry<'_> {
         let (user_key, value) = (&self.bytes[slot.key.clone()], &self.bytes[slot.value.clone()]);
-        Entry { user_key, seq: slot.seq, kind: slot.kind, value }
+        ViewEntry { user_key, seq: slot.seq, kind: slot.kind, value }
     }
 
     /// Marks the value of the front as used. True for the first use in the queue, unless its values
@@ -141,8 +141,8 @@ impl Queue {
     }
 
     /// Returns the entries without a value, from the front on, and their indexes for
-    /// [`Queue::put`].
-    pub fn unread(&self) -> (Vec<Entry<'_>>, Vec<usize>) {
+    /// [`PrefetchQueue::put`].
+    pub fn unread(&self) -> (Vec<ViewEntry<'_>>, Vec<usize>) {
         let numbered = self.slots.iter().enumerate().skip(self.at);
         let entries = numbered.filter(|(_, slot)| slot.fetched.get().is_none());
         let entries = entries.map(|(nth, slot)| (self.entry(slot), nth));
@@ -172,7 +172,7 @@ impl Queue {
 
 /// Returns the length of an entry's value according to its reference. A damaged reference is
 /// reported on its use.
-fn value_len(entry: &Entry<'_>) -> u64 {
+fn value_len(entry: &ViewEntry<'_>) -> u64 {
     match entry.kind {
         ValueKind::Reference => Reference::decode(entry.value).map_or(0, |r| r.raw_len.max(r.stored_len)),
         _ => entry.value.len() as u64,

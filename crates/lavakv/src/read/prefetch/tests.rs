@@ -26,7 +26,7 @@ struct Store {
 }
 
 impl Store {
-    fn value(&self, entry: &Entry<'_>) -> Result<BlockSlice> {
+    fn value(&self, entry: &ViewEntry<'_>) -> Result<BlockSlice> {
         let id = Reference::decode(entry.value)?.blob_id;
         if self.damaged.contains(&id) {
             return Err(Error::corruption("damaged"));
@@ -42,14 +42,14 @@ impl Store {
         std::mem::take(&mut *lock(&self.kept))
     }
 
-    fn note(&self, begun: bool, entries: &[Entry<'_>]) -> Vec<u64> {
+    fn note(&self, begun: bool, entries: &[ViewEntry<'_>]) -> Vec<u64> {
         let ids: Vec<u64> = entries.iter().map(|e| Reference::decode(e.value).unwrap().blob_id).collect();
         lock(&self.requests).push((begun, ids.clone()));
         ids
     }
 
     /// Every other value comes from the cache.
-    fn give(&self, entries: &[Entry<'_>], put: Put<'_>) {
+    fn give(&self, entries: &[ViewEntry<'_>], put: Put<'_>) {
         for (nth, entry) in entries.iter().enumerate() {
             let id = Reference::decode(entry.value).unwrap().blob_id;
             if let Ok(value) = self.value(entry) {
@@ -66,15 +66,15 @@ impl Store {
 }
 
 /// Started reads, by blob ids. Waiting for any other read is an error.
-struct Begun(Arc<Store>, VecDeque<Vec<u64>>);
+struct StartedReads(Arc<Store>, VecDeque<Vec<u64>>);
 
-impl ReadAhead for Begun {
-    fn begin(&mut self, entries: &[Entry<'_>]) {
+impl ReadAhead for StartedReads {
+    fn begin(&mut self, entries: &[ViewEntry<'_>]) {
         self.1.push_back(self.0.note(true, entries));
         assert!(self.1.len() <= 2, "never more than two windows");
     }
 
-    fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>) {
+    fn finish(&mut self, entries: &[ViewEntry<'_>], put: Put<'_>) {
         let ids: Vec<u64> = entries.iter().map(|e| Reference::decode(e.value).unwrap().blob_id).collect();
         assert_eq!(self.1.pop_front(), Some(ids), "waits for what it has begun");
         self.0.give(entries, put);
@@ -86,18 +86,18 @@ impl ReadAhead for Begun {
 }
 
 impl FetchValues for Store {
-    fn read(&self, entry: &Entry<'_>) -> Result<BlockSlice> {
+    fn read(&self, entry: &ViewEntry<'_>) -> Result<BlockSlice> {
         self.note(false, &[*entry]);
         self.value(entry)
     }
 
-    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) {
+    fn read_many(&self, entries: &[ViewEntry<'_>], put: Put<'_>) {
         self.note(false, entries);
         self.give(entries, put);
     }
 
     fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>> {
-        (!self.waits_for_each).then(|| Box::new(Begun(self, VecDeque::new())) as Box<dyn ReadAhead>)
+        (!self.waits_for_each).then(|| Box::new(StartedReads(self, VecDeque::new())) as Box<dyn ReadAhead>)
     }
 
     fn keep(&self, at: CacheKey, value: &BlockSlice) {

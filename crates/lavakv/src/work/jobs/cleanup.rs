@@ -6,7 +6,7 @@
 //! its own outputs (`tree::install`). Nothing is lost, because the file held no live record.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::files::data_file::DataFile;
 use crate::plan::in_progress::InProgressSet;
 use base::Result;
@@ -23,7 +23,7 @@ pub(crate) struct CleanupJob {
 }
 
 /// Claims the cleanup.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, prune: bool) -> Claimed {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, prune: bool) -> ClaimedJob {
     set.running.cleanup = true;
     let claim = Claim::new(jobs, |set| set.running.cleanup = false);
     let jobs = jobs.clone();

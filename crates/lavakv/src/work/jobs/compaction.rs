@@ -11,7 +11,7 @@
 //! The jobs share the claim ([`ClaimedCompaction`]), which is released with the last of them.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::context::Context;
 use crate::context::drain::level_0::Share;
 use crate::context::event::Event;
@@ -28,7 +28,7 @@ use base::sync::lock;
 use base::{HashSet, Result};
 use inputs::Lists;
 use lsm::policy::{Compaction, CompactionPolicy, InProgress, PickInputs, Reason};
-use merge::Running;
+use merge::RunningMerge;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
@@ -56,7 +56,7 @@ struct ClaimedCompaction {
     /// Bytes to reserve for an output.
     expected_len: u64,
     pieces: Pieces,
-    begun: Begun,
+    begun: CompactionStart,
     /// Includes the names of its inputs, and of its outputs (see `jobs::gc`).
     claim: Claim,
     /// The call that requested it. Dropped last: the call waits for the release of the claim.
@@ -64,7 +64,7 @@ struct ClaimedCompaction {
 }
 
 /// The start of a compaction.
-struct Begun {
+struct CompactionStart {
     at_ns: u64,
     /// Number of consecutive levels that were due.
     chain: u64,
@@ -74,7 +74,7 @@ struct Begun {
 
 /// One thread's job in a compaction.
 pub(crate) struct CompactionJob {
-    running: Option<Running>,
+    running: Option<RunningMerge>,
     /// The piece being merged.
     piece: Option<Subcompaction>,
     /// The files of all pieces, after the end of the last one.
@@ -143,7 +143,7 @@ fn bytes_of(compaction: &Compaction, level: usize) -> u64 {
 }
 
 /// Claims a compaction. `None` if the family lost its policy a moment ago.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact) -> Option<Claimed> {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact) -> Option<ClaimedJob> {
     let (family, mut compaction, caller) = match compact {
         Compact::Asked(family) => {
             let ManualCompaction { compaction, caller } = set.manual.take()?;
@@ -193,12 +193,12 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
             set_aside: &family.settings.tables_set_aside(),
             busy: &InProgress::default(),
         };
-        let begun = Begun {
+        let begun = CompactionStart {
             at_ns: jobs.context.now_ns(),
             chain: policy.chain_len(&facts, compaction.level) as u64,
             in_chain: InChain::begin(&jobs, &family, &compaction, &taken),
         };
-        let claimed = inputs::Claimed {
+        let claimed = inputs::ClaimedInputs {
             jobs,
             family,
             compaction,
@@ -215,7 +215,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
 }
 
 /// Claims a helper job of a compaction. `None` if the compaction has ended.
-pub(super) fn help(set: &mut InProgressSet, job: u64) -> Option<Claimed> {
+pub(super) fn help(set: &mut InProgressSet, job: u64) -> Option<ClaimedJob> {
     let whole = set.helps(job)?;
     // The reference may be the last one, so it must be dropped without the mutex.
     Some(Box::new(move || whole.help()))
@@ -253,8 +253,8 @@ impl Subcompactions for ClaimedCompaction {
 
 impl ClaimedCompaction {
     /// Combines a claim with an outline of its version and the references of its inputs.
-    fn new(of: inputs::Claimed, outline: Version, lists: Lists) -> Arc<ClaimedCompaction> {
-        let inputs::Claimed {
+    fn new(of: inputs::ClaimedInputs, outline: Version, lists: Lists) -> Arc<ClaimedCompaction> {
+        let inputs::ClaimedInputs {
             jobs,
             family,
             compaction,
@@ -296,7 +296,7 @@ impl ClaimedCompaction {
     }
 
     /// Reports the progress of a piece.
-    fn wrote(&self, piece: &Subcompaction, running: &Running) {
+    fn wrote(&self, piece: &Subcompaction, running: &RunningMerge) {
         let written = self.pieces.wrote(piece, running.written_bytes);
         if let Some(InChain { family, share: Some(share), .. }) = &self.begun.in_chain {
             family.level_0.has_come(share, written as f64 / self.compaction.input_bytes().max(1) as f64);
@@ -432,7 +432,7 @@ impl CompactionJob {
         let piece = self.piece.insert(piece);
         let running = match &mut self.running {
             Some(running) => running,
-            none => none.insert(Running::begin(whole, piece)?),
+            none => none.insert(RunningMerge::begin(whole, piece)?),
         };
         let merged = running.step(whole)?;
         whole.wrote(piece, running);

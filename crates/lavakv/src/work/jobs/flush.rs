@@ -33,9 +33,9 @@
 use super::claim::Claim;
 use super::plan_snapshot::PlanSnapshot;
 use super::separate::Separation;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::context::event::Event;
-use crate::plan::answer::Flushed;
+use crate::plan::answer::FlushUnit;
 use crate::plan::gc_pace;
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::next::flush_together;
@@ -99,7 +99,7 @@ struct Unit {
 }
 
 /// Claims a flush of these memtables.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, units: Vec<Flushed>) -> Claimed {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, units: Vec<FlushUnit>) -> ClaimedJob {
     let start = claim_flush(jobs, set, units);
     Box::new(|| Box::new(start()))
 }
@@ -107,7 +107,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, units: Vec<Flushe
 fn claim_flush(
     jobs: &Arc<Jobs>,
     set: &mut InProgressSet,
-    units: Vec<Flushed>,
+    units: Vec<FlushUnit>,
 ) -> impl FnOnce() -> FlushJob + use<> {
     set.running.flush = true;
     let number = set.job_number();
@@ -331,8 +331,10 @@ impl Unit {
         // The time of a short flush consists mainly of syncs.
         if self.bytes >= jobs.context.options.memtable_bytes / 4 {
             let waited_for = self.memtables.len() > 1 || jobs.space.memory.backlog() > 0;
-            jobs.gc_pace
-                .flushed(now_ns, gc_pace::Flushed { bytes: self.bytes as u64, ns: took_ns, waited_for });
+            jobs.gc_pace.flushed(
+                now_ns,
+                gc_pace::CompletedFlush { bytes: self.bytes as u64, ns: took_ns, waited_for },
+            );
         }
         jobs.context.stats.flushes.add(1);
         jobs.context.stats.flush_bytes_written.add(output_bytes);

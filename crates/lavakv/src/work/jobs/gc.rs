@@ -18,7 +18,7 @@
 //!   tables would hold references that lead nowhere.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::context::event::Event;
 use crate::files::data_file::DataFile;
 use crate::plan::answer::{Collection, Purpose};
@@ -60,7 +60,7 @@ pub(crate) struct GcJob {
 }
 
 /// Claims a collection. `None` if its output does not fit any more.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Collection) -> Option<Claimed> {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Collection) -> Option<ClaimedJob> {
     let Collection { family, read_state, gc, options, purpose } = collection;
     let grant = jobs.space.grants.grant(gc.expected_write)?;
     let names = gc.inputs.iter().flat_map(|meta| read_state.version.names_of(meta.number));

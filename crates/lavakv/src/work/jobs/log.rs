@@ -4,7 +4,7 @@
 //! Each task is short, and writers soon depend on it, so it is the most urgent class.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::plan::in_progress::InProgressSet;
 use base::Result;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct LogJob {
 }
 
 /// Claims the log's work.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> ClaimedJob {
     set.running.log = true;
     let claim = Claim::new(jobs, |set| set.running.log = false);
     let jobs = jobs.clone();

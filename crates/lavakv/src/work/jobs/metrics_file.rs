@@ -18,7 +18,7 @@
 //! A close removes the file. The file of a killed process stays; its age reveals that.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::context::Context;
 use crate::plan::in_progress::InProgressSet;
 use base::{ErrorKind, Result};
@@ -47,7 +47,7 @@ pub(super) fn is_due(jobs: &Jobs, set: &InProgressSet) -> bool {
 }
 
 /// Claims the write of a page.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> ClaimedJob {
     set.metrics.begin();
     let jobs = jobs.clone();
     let (context, begun_ns) = (jobs.context.clone(), jobs.context.now_ns());

@@ -24,7 +24,7 @@
 //! not short of space.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::files::data_file::DataFile;
 use crate::plan;
 use crate::plan::in_progress::InProgressSet;
@@ -73,7 +73,7 @@ pub(super) fn claim(
     jobs: &Arc<Jobs>,
     set: &mut InProgressSet,
     (family, table, wanted): (Arc<Family>, Arc<FileMeta>, TierMove),
-) -> Claimed {
+) -> ClaimedJob {
     set.running.moves = true;
     let claim = Claim::new(jobs, |set| set.running.moves = false);
     let grant = jobs.space.grants.grant(table.len);

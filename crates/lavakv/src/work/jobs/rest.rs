@@ -4,7 +4,7 @@
 //! The job freezes these memtables; the next flush takes them.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::plan::in_progress::InProgressSet;
 use crate::tree::family::Family;
 use base::Result;
@@ -19,7 +19,7 @@ pub(crate) struct FreezeJob {
 }
 
 /// Claims the rotation in place of the next flush.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> ClaimedJob {
     set.running.flush = true;
     let claim = Claim::new(jobs, |set| set.running.flush = false);
     let jobs = jobs.clone();

@@ -6,7 +6,7 @@
 //! is skipped: its readers report the damage.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::plan::in_progress::InProgressSet;
 use crate::tree::family::Family;
 use base::Result;
@@ -27,7 +27,7 @@ pub(crate) struct ReadRetainedJob {
 }
 
 /// Claims the read, in place of a survey.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, family: Arc<Family>) -> Claimed {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, family: Arc<Family>) -> ClaimedJob {
     set.running.survey = true;
     let claim = Claim::new(jobs, |set| set.running.survey = false);
     let jobs = jobs.clone();

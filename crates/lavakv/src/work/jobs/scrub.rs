@@ -11,7 +11,7 @@
 //! as idle while it is scrubbed.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::scrub::SCRUB_PAUSE_NS;
 use crate::work::verify::VerifyReport;
@@ -35,7 +35,7 @@ pub(crate) struct ScrubJob {
 }
 
 /// Claims a pass of the scrub.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> ClaimedJob {
     set.scrub.begin();
     let jobs = jobs.clone();
     let context = jobs.context.clone();

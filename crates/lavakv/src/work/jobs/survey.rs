@@ -13,7 +13,7 @@
 //! An unreadable table stays unknown in this version of the family. Its readers report the damage.
 
 use super::claim::Claim;
-use super::{Claimed, Jobs};
+use super::{ClaimedJob, Jobs};
 use crate::plan::facts::FamilyFacts;
 use crate::plan::in_progress::InProgressSet;
 use crate::tree::family::{Family, ReadState};
@@ -66,7 +66,7 @@ pub(super) fn is_wanted(family: &FamilyFacts, set: &InProgressSet) -> bool {
 }
 
 /// Claims a survey.
-pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, family: Arc<Family>) -> Claimed {
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, family: Arc<Family>) -> ClaimedJob {
     set.running.survey = true;
     let claim = Claim::new(jobs, |set| set.running.survey = false);
     let (jobs, read_state) = (jobs.clone(), family.read_state());

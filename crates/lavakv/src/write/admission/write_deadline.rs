@@ -79,7 +79,7 @@ impl WriteDeadline {
     ///
     /// # Errors
     /// `Busy`: the deadline has passed, and nothing of the write was logged.
-    pub fn begin(&self, admission: &Admission, need: &WaitCondition) -> Result<Option<Begun>> {
+    pub fn begin(&self, admission: &Admission, need: &WaitCondition) -> Result<Option<BegunWait>> {
         let Some(cause) = need.cause() else {
             return Ok(None);
         };
@@ -93,11 +93,11 @@ impl WriteDeadline {
             }
             return Err(busy(cause));
         }
-        Ok(Some(Begun { cause, ns: begun_ns }))
+        Ok(Some(BegunWait { cause, ns: begun_ns }))
     }
 
     /// Ends a wait. Returns its length, nanoseconds.
-    pub fn end(&mut self, admission: &Admission, begun: Begun) -> u64 {
+    pub fn end(&mut self, admission: &Admission, begun: BegunWait) -> u64 {
         let ns = admission.context.now_ns().saturating_sub(begun.ns);
         let budget_ns = saturating_ns(admission.context.options.stall_budget);
         let was_within = self.waited_ns <= budget_ns;
@@ -119,7 +119,7 @@ pub(crate) fn saturating_ns(duration: Duration) -> u64 {
 
 /// A wait that has begun.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct BegunWait {
     /// Its cause.
     pub cause: StallCause,
     /// Its beginning, in clock nanoseconds.

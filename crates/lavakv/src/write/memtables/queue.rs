@@ -12,13 +12,13 @@ pub(crate) type Ticket = u64;
 
 /// The queue of waiting writes: see the module.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct WaitingWrites {
     next: Ticket,
     /// Bytes that each write waits for.
     waiting: BTreeMap<Ticket, u64>,
 }
 
-impl Queue {
+impl WaitingWrites {
     /// Adds a write of `bytes` at the end.
     pub fn join(&mut self, bytes: u64) -> Ticket {
         self.next += 1;
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn queue_counts_bytes_of_earlier_writes() {
-        let mut queue = Queue::default();
+        let mut queue = WaitingWrites::default();
         assert_eq!(queue.before(None), 0);
         let (first, second) = (queue.join(10), queue.join(20));
         assert_eq!((queue.before(Some(first)), queue.before(Some(second)), queue.before(None)), (0, 10, 30));

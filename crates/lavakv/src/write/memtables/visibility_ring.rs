@@ -47,14 +47,14 @@ const LAP_BITS: u32 = 8;
 /// A slot of the ring, on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug)]
-struct Slot(AtomicU64);
+struct RingSlot(AtomicU64);
 
 /// The visibility ring: see the module.
 pub(crate) struct VisibilityRing {
     snapshots: Arc<Snapshots>,
     /// Called before waiting threads get the error of an insert that panicked.
     on_panic: Box<dyn Fn() + Send + Sync>,
-    slots: [Slot; UNDER_WAY_MAX],
+    slots: [RingSlot; UNDER_WAY_MAX],
     /// The number of the next write. Changed under the writer's lock.
     next: AtomicU64,
     /// The number below which all inserts are done.
@@ -84,7 +84,7 @@ impl VisibilityRing {
         VisibilityRing {
             snapshots: snapshots.clone(),
             on_panic: Box::new(on_panic),
-            slots: std::array::from_fn(|_| Slot(AtomicU64::new(0))),
+            slots: std::array::from_fn(|_| RingSlot(AtomicU64::new(0))),
             next: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             broken: AtomicBool::new(false),

@@ -10,7 +10,7 @@
 //! Inputs without references need no reads and no holds. Moves need none either: the references of
 //! a moved table stay.
 
-use super::{Begun, ClaimedCompaction, CompactionJob, class_of};
+use super::{ClaimedCompaction, CompactionJob, CompactionStart, class_of};
 use crate::plan::requests::Caller;
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
@@ -26,7 +26,7 @@ use version::{Dependency, Version};
 pub(super) type Lists = Vec<Vec<Dependency>>;
 
 /// A claimed compaction before its inputs are read.
-pub(super) struct Claimed {
+pub(super) struct ClaimedInputs {
     pub jobs: Arc<Jobs>,
     pub family: Arc<Family>,
     pub compaction: Arc<Compaction>,
@@ -35,7 +35,7 @@ pub(super) struct Claimed {
     /// The complete version it was picked from.
     pub version: Arc<Version>,
     pub pieces_max: usize,
-    pub begun: Begun,
+    pub begun: CompactionStart,
     /// Holds all names of the family if the inputs have references.
     pub claim: Claim,
     /// The call that requested it. Dropped last.
@@ -55,7 +55,7 @@ pub(super) fn pins(jobs: &Jobs, family: &Family, compaction: &Compaction) -> Pin
     }
 }
 
-impl Claimed {
+impl ClaimedInputs {
     /// Builds the job. Without references to read, the first step merges.
     pub fn job(self) -> Box<dyn Job> {
         match looks(&self.compaction) {
@@ -84,7 +84,7 @@ impl Claimed {
 struct LookingJob {
     job: Option<Box<CompactionJob>>,
     /// Dropped last, because it releases the claim.
-    claimed: Option<Claimed>,
+    claimed: Option<ClaimedInputs>,
 }
 
 impl LookingJob {

@@ -22,7 +22,7 @@ use version::Level;
 const READAHEAD_BYTES: usize = 512 << 10;
 
 /// The merge of a piece. See the module.
-pub(super) struct Running {
+pub(super) struct RunningMerge {
     merge: MergeJob<CountedTable>,
     /// Set if snapshots were open at its start.
     counting: Option<Arc<Counting>>,
@@ -34,10 +34,10 @@ pub(super) struct Running {
     pub written_bytes: u64,
 }
 
-impl Running {
+impl RunningMerge {
     /// Opens the inputs. The snapshots are those of now: a piece that begins later retains nothing
     /// for snapshots released before.
-    pub fn begin(whole: &ClaimedCompaction, piece: &Subcompaction) -> Result<Running> {
+    pub fn begin(whole: &ClaimedCompaction, piece: &Subcompaction) -> Result<RunningMerge> {
         let (jobs, compaction) = (&whole.jobs, &whole.compaction);
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
         let snapshots = jobs.tree.snapshots.for_job();
@@ -67,7 +67,7 @@ impl Running {
         if let Some(Drops(cache)) = &drops {
             cache.set_live_keys(whole.family.read_state().ledger.references());
         }
-        Ok(Running {
+        Ok(RunningMerge {
             drops,
             separation: separation.with_relocator(relocator).rewriting(compaction.reason == Reason::Rewrite),
             merge: MergeJob::new(MergingIterator::over(sources.cursors), &sources.tombstones, merge_options),

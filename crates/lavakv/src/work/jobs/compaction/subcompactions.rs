@@ -53,10 +53,10 @@ pub(super) struct Pieces {
     /// User keys at which the pieces are split.
     cuts: Vec<Vec<u8>>,
     /// Guards the progress of the pieces, and the ownership of their files.
-    state: Mutex<State, rank::CompactionPieces>,
+    state: Mutex<PiecesState, rank::CompactionPieces>,
 }
 
-struct State {
+struct PiecesState {
     /// All pieces, in key order.
     all: Vec<One>,
     /// Number of started pieces; they start in key order.
@@ -76,7 +76,7 @@ impl Pieces {
     /// Splits at these ascending user keys.
     pub fn new(cuts: Vec<Vec<u8>>) -> Pieces {
         let all = (0..=cuts.len()).map(|_| One::default()).collect();
-        Pieces { cuts, state: Mutex::new(State { all, begun: 0, is_over: false }) }
+        Pieces { cuts, state: Mutex::new(PiecesState { all, begun: 0, is_over: false }) }
     }
 
     /// Returns the number of pieces.
