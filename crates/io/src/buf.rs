@@ -5,18 +5,18 @@ pub const PAGE: usize = 4096;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
-struct Page([u8; PAGE]);
+struct AlignedPage([u8; PAGE]);
 
 /// A buffer whose address and capacity are multiples of [`PAGE`].
 pub struct AlignedBuf {
-    pages: Vec<Page>,
+    pages: Vec<AlignedPage>,
     len: usize,
 }
 
 impl AlignedBuf {
     /// Returns `len` zero bytes (the capacity is rounded up to whole pages).
     pub fn zeroed(len: usize) -> Self {
-        AlignedBuf { pages: vec![Page([0; PAGE]); len.div_ceil(PAGE)], len }
+        AlignedBuf { pages: vec![AlignedPage([0; PAGE]); len.div_ceil(PAGE)], len }
     }
 
     /// Returns the bytes in use.
@@ -37,7 +37,7 @@ impl AlignedBuf {
     /// Changes the number of bytes in use; new bytes keep the former contents of the pages (zeros
     /// at first).
     pub fn resize(&mut self, len: usize) {
-        self.pages.resize(len.div_ceil(PAGE).max(self.pages.len()), Page([0; PAGE]));
+        self.pages.resize(len.div_ceil(PAGE).max(self.pages.len()), AlignedPage([0; PAGE]));
         self.len = len;
     }
 
@@ -59,10 +59,10 @@ trait Flatten {
     fn as_flattened_bytes_mut(&mut self) -> &mut [u8];
 }
 
-impl Flatten for [Page] {
+impl Flatten for [AlignedPage] {
     fn as_flattened_bytes(&self) -> &[u8] {
-        // SAFETY: `Page` is `repr(C)` with one field of `PAGE` initialized bytes, alignment equal
-        // to its size, so a slice of pages is exactly `len * PAGE` initialized bytes without
+        // SAFETY: `AlignedPage` is `repr(C)` with one field of `PAGE` initialized bytes, alignment
+        // equal to its size, so a slice of pages is exactly `len * PAGE` initialized bytes without
         // padding.
         unsafe { std::slice::from_raw_parts(self.as_ptr().cast::<u8>(), std::mem::size_of_val(self)) }
     }

@@ -147,11 +147,11 @@ pub struct Completed {
 pub struct ReadQueue {
     env: Env,
     priority: Priority,
-    ring: Ring,
+    ring: OptionalRing,
     /// Reads that the ring has no room for.
     waiting: VecDeque<QueuedRead>,
     threads: Vec<Box<dyn ThreadHandle>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedReads>,
     /// In simulation: the reads in flight, and the generator that chooses among them.
     simulated: Option<(Vec<QueuedRead>, Rng)>,
     in_flight: usize,
@@ -194,7 +194,7 @@ impl ReadQueues {
     }
 }
 
-enum Ring {
+enum OptionalRing {
     /// No file that a ring can read was submitted yet.
     Unknown,
     None,
@@ -203,7 +203,7 @@ enum Ring {
 
 /// State shared by the queue, its threads and its wakers.
 #[derive(Default)]
-struct Shared {
+struct SharedReads {
     reads: WorkQueue<Vec<QueuedRead>, Completed>,
     /// The event of the ring, once there is one.
     event: OnceLock<RingEvent>,
@@ -211,7 +211,7 @@ struct Shared {
 
 /// Wakes a thread that waits for completions of a queue.
 #[derive(Clone)]
-pub struct ReadWaker(Arc<Shared>);
+pub struct ReadWaker(Arc<SharedReads>);
 
 impl ReadWaker {
     /// Makes [`ReadQueue::complete`] return: the call that waits now, or else the next that would
@@ -222,7 +222,7 @@ impl ReadWaker {
     }
 }
 
-impl Shared {
+impl SharedReads {
     fn signal(&self) {
         if let Some(event) = self.event.get() {
             event.signal();
@@ -245,7 +245,7 @@ impl ReadQueue {
         ReadQueue {
             env: env.clone(),
             priority,
-            ring: Ring::Unknown,
+            ring: OptionalRing::Unknown,
             waiting: VecDeque::new(),
             threads: Vec::new(),
             shared: Arc::default(),
@@ -334,15 +334,15 @@ impl ReadQueue {
     }
 
     fn has_ring(&mut self, file: &KernelReadFile) -> bool {
-        if let Ring::Unknown = self.ring {
-            self.ring = file.queue().map_or(Ring::None, |ring| Ring::Some(Box::new(ring)));
-            if let Ring::Some(ring) = &self.ring
+        if let OptionalRing::Unknown = self.ring {
+            self.ring = file.queue().map_or(OptionalRing::None, |ring| OptionalRing::Some(Box::new(ring)));
+            if let OptionalRing::Some(ring) = &self.ring
                 && let Some(event) = ring.event()
             {
                 let _ = self.shared.event.set(event);
             }
         }
-        matches!(self.ring, Ring::Some(_))
+        matches!(self.ring, OptionalRing::Some(_))
     }
 
     /// Gives reads to a thread, which runs them together.
@@ -412,7 +412,7 @@ impl ReadQueue {
         } else {
             self.fill_ring();
             match &mut self.ring {
-                Ring::Some(ring) => {
+                OptionalRing::Some(ring) => {
                     // A thread that returns a read, and a waker, signal the ring's event
                     // afterwards.
                     woken = self.shared.reads.take(false, done);
@@ -421,7 +421,7 @@ impl ReadQueue {
                         woken |= self.shared.reads.take(false, done);
                     }
                     if ring.is_broken() {
-                        self.ring = Ring::None;
+                        self.ring = OptionalRing::None;
                         self.fill_ring();
                     }
                 }
@@ -434,7 +434,7 @@ impl ReadQueue {
 
     fn fill_ring(&mut self) {
         while let Some(asked) = self.waiting.pop_front() {
-            let Ring::Some(ring) = &mut self.ring else {
+            let OptionalRing::Some(ring) = &mut self.ring else {
                 self.hand_over(vec![asked]);
                 continue;
             };

@@ -114,7 +114,7 @@ use disk::Disk;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use world::{Shared, World, restarted};
+use world::{SharedWorld, World, restarted};
 
 /// Atomic unit of the media's writes, bytes.
 pub const SECTOR: usize = 512;
@@ -143,7 +143,7 @@ const RESTART_NS: u64 = 1_000_000_000;
 /// # Ok::<(), base::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct SimEnv(Arc<Shared>);
+pub struct SimEnv(Arc<SharedWorld>);
 
 impl fmt::Debug for SimEnv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,7 +163,7 @@ impl SimEnv {
 
     /// Returns a machine with this volume.
     fn on(seed: u64, disk: Disk, now_ns: u64) -> SimEnv {
-        SimEnv(Arc::new(Shared {
+        SimEnv(Arc::new(SharedWorld {
             world: Mutex::new(World::new(seed, disk)),
             clock: Arc::new(SimClock::new(now_ns)),
             entropy: Arc::new(SimEntropy::new(seed)),

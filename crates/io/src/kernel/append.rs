@@ -29,7 +29,7 @@
 use super::calls;
 use super::handle::{Handle, poisoned, retry};
 use super::read::Engine;
-use super::uring::{Ended, Outcome, RingPool, WRITES_MAX, Writer};
+use super::uring::{Ended, RingPool, TransferOutcome, WRITES_MAX, Writer};
 use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, SyncKind};
 use base::{Error, ErrorKind, Result};
 use rustix::fd::AsFd;
@@ -178,8 +178,8 @@ impl KernelAppendFile {
         while let Some(behind) = self.behind.as_mut().filter(|behind| behind.in_flight() > most) {
             let Some(Ended { buf, offset, outcome }) = behind.finish() else { return Ok(()) };
             let done = match outcome {
-                Outcome::Done(n) => n.min(buf.len()),
-                Outcome::NotRun | Outcome::Failed(_) => 0,
+                TransferOutcome::Done(n) => n.min(buf.len()),
+                TransferOutcome::NotRun | TransferOutcome::Failed(_) => 0,
             };
             // Direct writes begin at pages.
             let done = done - done % PAGE;

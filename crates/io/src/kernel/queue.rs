@@ -17,17 +17,17 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Queue of reads in a ring; see the module.
-pub(crate) struct RingQueue(RingTransfers<Flying>);
+pub(crate) struct RingQueue(RingTransfers<InFlightRead>);
 
 /// A read in flight.
-struct Flying {
+struct InFlightRead {
     asked: QueuedRead,
-    into: Target,
+    into: ReadBuffer,
     timed: Option<Timed>,
 }
 
 /// Target buffer of a read.
-enum Target {
+enum ReadBuffer {
     /// Whole pages that contain the requested bytes.
     Pages(Bounce),
     /// The requested bytes.
@@ -55,7 +55,7 @@ impl Drop for Timed {
     }
 }
 
-impl Flying {
+impl InFlightRead {
     fn file(&self) -> &KernelReadFile {
         as_kernel_file(&*self.asked.file).unwrap_or_else(|| unreachable!("a ring takes files of the kernel"))
     }
@@ -63,14 +63,14 @@ impl Flying {
     /// Returns the offset and the length of the transfer.
     fn range(&self) -> (u64, usize) {
         let (offset, len) = match &self.into {
-            Target::Pages(b) => (b.start, b.buf.len()),
-            Target::Own(buf) => (self.asked.offset, buf.len()),
+            ReadBuffer::Pages(b) => (b.start, b.buf.len()),
+            ReadBuffer::Own(buf) => (self.asked.offset, buf.len()),
         };
         (offset, len.min(READ_LEN_MAX))
     }
 }
 
-impl RingTransfer for Flying {
+impl RingTransfer for InFlightRead {
     type Done = Completed;
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -85,8 +85,8 @@ impl RingTransfer for Flying {
         let QueuedRead { file, offset, len, token, .. } = &self.asked;
         let file = as_kernel_file(&**file).unwrap_or_else(|| unreachable!("it was one when it was taken"));
         let read = match self.into {
-            Target::Pages(bounce) => file.finish_pages((*offset, *len), bounce, done),
-            Target::Own(mut buf) => {
+            ReadBuffer::Pages(bounce) => file.finish_pages((*offset, *len), bounce, done),
+            ReadBuffer::Own(mut buf) => {
                 let own =
                     Arc::get_mut(&mut buf).unwrap_or_else(|| unreachable!("the buffer is the read's own"));
                 file.finish(own, *offset, None, done).map(|()| buf)
@@ -123,19 +123,19 @@ impl RingQueue {
             return Err(asked);
         }
         let mut into = match file.pages(asked.offset, asked.len) {
-            Some(pages) => Target::Pages(pages),
-            None => Target::Own(asked.buf()),
+            Some(pages) => ReadBuffer::Pages(pages),
+            None => ReadBuffer::Own(asked.buf()),
         };
         let (to, offset) = match &mut into {
-            Target::Pages(b) => (b.buf.as_mut_slice(), b.start),
-            Target::Own(buf) => (Arc::get_mut(buf).unwrap_or_default(), asked.offset),
+            ReadBuffer::Pages(b) => (b.buf.as_mut_slice(), b.start),
+            ReadBuffer::Own(buf) => (Arc::get_mut(buf).unwrap_or_default(), asked.offset),
         };
         let (at, len) = (to.as_mut_ptr(), to.len());
         let entry = opcode::Read::new(fd, at, len.min(READ_LEN_MAX) as u32).offset(offset).build();
         let timed = asked.paced.as_ref().and_then(|file| Timed::begin(file, asked.len));
         // SAFETY: the moved value keeps the file open and owns the buffer, which does not move with
         // it. Nothing else has the buffer.
-        unsafe { self.0.push(Flying { asked, into, timed }, entry) }.map_err(|flying| flying.asked)
+        unsafe { self.0.push(InFlightRead { asked, into, timed }, entry) }.map_err(|flying| flying.asked)
     }
 
     /// Returns true if the ring takes no more reads, and has none in flight.

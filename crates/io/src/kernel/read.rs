@@ -9,7 +9,7 @@ use super::calls;
 use super::handle::{Handle, covering_pages, is_aligned, must_be_plain};
 use super::pool::BufPool;
 use super::queue::RingQueue;
-use super::uring::{Outcome, Read, RingPool};
+use super::uring::{Read, RingPool, TransferOutcome};
 use crate::{Access, AlignedBuf, ReadFile, ReadRequest};
 use base::Result;
 use rustix::fd::AsFd;
@@ -158,8 +158,8 @@ fn read_through(rings: &RingPool, requests: &mut [OfFile<'_, '_>]) -> Result<()>
     let mut result = Ok(());
     for (((file, request), bounce), outcome) in requests.iter_mut().zip(bounces).zip(outcomes) {
         let done = match outcome {
-            Outcome::Done(n) => n,
-            Outcome::NotRun | Outcome::Failed(_) => 0,
+            TransferOutcome::Done(n) => n,
+            TransferOutcome::NotRun | TransferOutcome::Failed(_) => 0,
         };
         result = result.and(file.finish(request.buf, request.offset, bounce, done));
     }

@@ -41,7 +41,7 @@ pub(super) const REFUSALS_MAX: u32 = 1000;
 
 /// Result of one read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TransferOutcome {
     /// The ring did not run it.
     NotRun,
     /// Bytes read or written.
@@ -77,17 +77,17 @@ impl RingPool {
         let mut buf = [0xFFu8; 64];
         let outcome = ring.read_many(&mut [Read { fd: zero.as_fd(), offset: 0, buf: &mut buf }]);
         match outcome[..] {
-            [Outcome::Done(64)] if buf == [0; 64] && !ring.broken => {}
-            [Outcome::Failed(e)] => return Err(e.into()),
+            [TransferOutcome::Done(64)] if buf == [0; 64] && !ring.broken => {}
+            [TransferOutcome::Failed(e)] => return Err(e.into()),
             _ => return Err(io::Error::other("a read through a ring did not deliver")),
         }
         Ok(RingPool { free: Mutex::new(vec![ring]), process: Process::here() })
     }
 
     /// Runs all reads; see [`Ring::read_many`]. All are `NotRun` if no ring is available.
-    pub(super) fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<Outcome> {
+    pub(super) fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<TransferOutcome> {
         let Some(mut ring) = self.take() else {
-            return vec![Outcome::NotRun; reads.len()];
+            return vec![TransferOutcome::NotRun; reads.len()];
         };
         let outcomes = ring.read_many(reads);
         self.put(ring);
@@ -136,8 +136,8 @@ impl Ring {
 
     /// Reads into every buffer, up to [`DEPTH`] at once, and returns when none is in flight any
     /// more.
-    fn read_many(&mut self, reads: &mut [Read<'_>]) -> Vec<Outcome> {
-        let mut outcomes = vec![Outcome::NotRun; reads.len()];
+    fn read_many(&mut self, reads: &mut [Read<'_>]) -> Vec<TransferOutcome> {
+        let mut outcomes = vec![TransferOutcome::NotRun; reads.len()];
         let mut flight = Flight { ring: self, pushed: 0, completed: 0 };
         let mut refusals = 0;
         while flight.completed < reads.len() {
@@ -189,7 +189,7 @@ impl Flight<'_> {
     }
 
     /// Collects the completed reads.
-    fn reap(&mut self, outcomes: &mut [Outcome], reads: &[Read<'_>]) {
+    fn reap(&mut self, outcomes: &mut [TransferOutcome], reads: &[Read<'_>]) {
         for entry in self.ring.ring.completion() {
             self.completed += 1;
             let nth = entry.user_data() as usize;
@@ -202,7 +202,7 @@ impl Flight<'_> {
 
     /// Waits until the kernel is done with every entry it took. After a failure the other entries
     /// stay in the ring, which is then broken and closed.
-    fn finish(&mut self, outcomes: &mut [Outcome], reads: &[Read<'_>]) {
+    fn finish(&mut self, outcomes: &mut [TransferOutcome], reads: &[Read<'_>]) {
         loop {
             self.reap(outcomes, reads);
             let unsubmitted = self.ring.ring.submission().len();
@@ -229,20 +229,20 @@ pub(super) struct Writer {
     /// Present until it is returned to the pool.
     ring: Option<Ring>,
     /// The writes in flight, in the order of their start.
-    flights: VecDeque<Flying>,
+    flights: VecDeque<InFlightWrite>,
     /// Number of the next write.
     next: u64,
 }
 
 /// A write in flight, or one that has ended before an older one.
-struct Flying {
+struct InFlightWrite {
     number: u64,
     buf: AlignedBuf,
     /// File that the owner of the writer keeps open.
     fd: RawFd,
     len: usize,
     offset: u64,
-    ended: Option<Outcome>,
+    ended: Option<TransferOutcome>,
 }
 
 /// A write that has ended.
@@ -251,7 +251,7 @@ pub(super) struct Ended {
     pub(super) buf: AlignedBuf,
     /// Offset of the write.
     pub(super) offset: u64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: TransferOutcome,
 }
 
 impl Writer {
@@ -294,7 +294,7 @@ impl Writer {
             match calls::ring_submit(&ring.ring, fd, 0) {
                 Ok(1) => {
                     self.next += 1;
-                    self.flights.push_back(Flying {
+                    self.flights.push_back(InFlightWrite {
                         number,
                         buf,
                         fd: fd.as_raw_fd(),
@@ -318,7 +318,7 @@ impl Writer {
         loop {
             self.reap();
             if let Some(outcome) = self.flights.front()?.ended {
-                let Flying { buf, offset, .. } = self.flights.pop_front()?;
+                let InFlightWrite { buf, offset, .. } = self.flights.pop_front()?;
                 return Some(Ended { buf, offset, outcome });
             }
             wait_for_one(&self.ring.as_ref()?.ring);
@@ -349,8 +349,8 @@ impl Drop for Writer {
     }
 }
 
-fn outcome_of(result: rustix::io::Result<usize>) -> Outcome {
-    result.map_or_else(Outcome::Failed, Outcome::Done)
+fn outcome_of(result: rustix::io::Result<usize>) -> TransferOutcome {
+    result.map_or_else(TransferOutcome::Failed, TransferOutcome::Done)
 }
 
 /// Waits until the kernel is done with an entry that it took.

@@ -9,7 +9,7 @@ use base::sync::model::{self, Condvar, Mutex};
 use base::sync::rank;
 use std::collections::VecDeque;
 
-struct State<T, U> {
+struct WorkQueueState<T, U> {
     todo: VecDeque<T>,
     done: Vec<U>,
     /// Workers that sleep for lack of work.
@@ -21,7 +21,7 @@ struct State<T, U> {
 /// Tasks and results; see the module.
 pub(super) struct WorkQueue<T, U> {
     /// Tasks to do, and results.
-    state: Mutex<State<T, U>, rank::ReadQueue>,
+    state: Mutex<WorkQueueState<T, U>, rank::ReadQueue>,
     /// There is a task.
     work: Condvar,
     /// There is a result, or the owner is woken.
@@ -30,7 +30,8 @@ pub(super) struct WorkQueue<T, U> {
 
 impl<T, U> Default for WorkQueue<T, U> {
     fn default() -> Self {
-        let state = State { todo: VecDeque::new(), done: Vec::new(), idle: 0, woken: false, closed: false };
+        let state =
+            WorkQueueState { todo: VecDeque::new(), done: Vec::new(), idle: 0, woken: false, closed: false };
         WorkQueue { state: Mutex::new(state), work: Condvar::new(), ready: Condvar::new() }
     }
 }

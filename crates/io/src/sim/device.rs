@@ -12,7 +12,7 @@ use super::disk_times::{DeviceModel, Work};
 use super::fault::OpKind;
 use super::file::OpenFile;
 use super::fs::shown;
-use super::world::Shared;
+use super::world::SharedWorld;
 use crate::device::{
     BlockDevice, Completions, DeviceQueue, Transfer, check_blocks, check_range, check_write, whole,
 };
@@ -30,7 +30,7 @@ pub(super) struct SimDevice {
 }
 
 impl SimDevice {
-    pub(super) fn open(shared: &Arc<Shared>, path: &Path, len: u64) -> Result<Self> {
+    pub(super) fn open(shared: &Arc<SharedWorld>, path: &Path, len: u64) -> Result<Self> {
         if !len.is_multiple_of(BLOCK as u64) {
             let why = format!("the length of a device must be a multiple of {BLOCK} bytes, not {len} bytes");
             return Err(Error::invalid(why).at_file(path));
@@ -59,7 +59,7 @@ impl SimDevice {
     }
 
     /// Gives the device of a name a timing model.
-    pub(super) fn set_model(shared: &Arc<Shared>, path: &Path, model: DeviceModel) -> Result<()> {
+    pub(super) fn set_model(shared: &Arc<SharedWorld>, path: &Path, model: DeviceModel) -> Result<()> {
         let mut world = shared.lock();
         let ino = world.disk.file_at(path)?;
         let work = Work::new(model, world.seed ^ ino);
@@ -94,7 +94,7 @@ impl SimDevice {
     }
 
     /// Extends the device of a name to `len` bytes. The new part is zeros.
-    pub(super) fn lengthen(shared: &Arc<Shared>, path: &Path, len: u64) -> Result<()> {
+    pub(super) fn lengthen(shared: &Arc<SharedWorld>, path: &Path, len: u64) -> Result<()> {
         assert!(
             len.is_multiple_of(BLOCK as u64),
             "a device has whole blocks of {BLOCK} bytes, not {len} bytes"

@@ -4,7 +4,7 @@ use super::SECTOR;
 use super::disk::{Change, Ino};
 use super::fault::{EIO, ENOSPC, OpKind, Verdict, os_error};
 use super::fs::shown;
-use super::world::{Shared, World};
+use super::world::{SharedWorld, World};
 use crate::{
     AlignedBuf, AppendFile, CreateOptions, FileLock, InPlaceFile, PAGE, PartialWrite, ReadFile, ReadRequest,
     ScratchFile, SyncKind,
@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 /// An open file. Its contents exist as long as this does, with or without a name.
 pub(super) struct OpenFile {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedWorld>,
     pub(super) ino: Ino,
     pub(super) path: PathBuf,
     pub(super) shown: Arc<str>,
 }
 
 impl OpenFile {
-    pub(super) fn new(shared: Arc<Shared>, world: &mut World, ino: Ino, path: &Path) -> Self {
+    pub(super) fn new(shared: Arc<SharedWorld>, world: &mut World, ino: Ino, path: &Path) -> Self {
         world.opened(ino);
         OpenFile { shared, ino, path: path.to_owned(), shown: shown(path) }
     }

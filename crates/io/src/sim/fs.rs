@@ -6,7 +6,7 @@
 use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::fault::{EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, OpKind, Verdict, os_error};
 use super::file::{OpenFile, SimAppendFile, SimInPlaceFile, SimLock, SimReadFile, SimScratchFile};
-use super::world::{Shared, World};
+use super::world::{SharedWorld, World};
 use crate::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
     ReadFile, ScratchFile,
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// A file system in memory.
-pub(super) struct SimFs(pub(super) Arc<Shared>);
+pub(super) struct SimFs(pub(super) Arc<SharedWorld>);
 
 impl fmt::Debug for SimFs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

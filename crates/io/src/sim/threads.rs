@@ -115,7 +115,7 @@ impl SimEnv {
         body: impl FnOnce(&Env) -> T + Send + 'static,
     ) -> Result<Ran<T>, Stuck> {
         let baton = Arc::new(Baton {
-            state: Mutex::new(State::new(plan)),
+            state: Mutex::new(BatonState::new(plan)),
             ended: Condvar::new(),
             clock: self.0.clock.clone(),
             patience_ns: plan.patience_ns,
@@ -142,7 +142,7 @@ impl SimEnv {
 /// State shared by the threads of a run.
 struct Baton {
     /// All threads, and the holder of the baton.
-    state: Mutex<State, rank::SimBaton>,
+    state: Mutex<BatonState, rank::SimBaton>,
     /// All threads have ended, or the run is stuck.
     ended: Condvar,
     clock: Arc<SimClock>,
@@ -150,7 +150,7 @@ struct Baton {
     steps_max: u64,
 }
 
-struct State {
+struct BatonState {
     threads: Vec<Thread>,
     chooser: Chooser,
     steps: u64,
@@ -200,16 +200,16 @@ impl Gate {
     }
 }
 
-struct Outcome {
+struct RunOutcome {
     steps: u64,
     switches: u64,
     threads: usize,
     hash: u64,
 }
 
-impl State {
-    fn new(plan: &Plan) -> State {
-        State {
+impl BatonState {
+    fn new(plan: &Plan) -> BatonState {
+        BatonState {
             threads: Vec::new(),
             chooser: Chooser::new(plan.seed, plan.choice),
             steps: 0,
@@ -324,7 +324,7 @@ impl Baton {
     }
 
     /// Gives the first thread the baton, and waits until all have ended.
-    fn run_to_the_end(&self) -> Result<Outcome, Stuck> {
+    fn run_to_the_end(&self) -> Result<RunOutcome, Stuck> {
         lock(&self.state).threads[0].gate.open();
         let mut state = lock(&self.state);
         while state.stuck.is_none() && state.threads.iter().any(|t| t.status != Status::Ended) {
@@ -334,7 +334,7 @@ impl Baton {
             return Err(Stuck(why.clone()));
         }
         let handles: Vec<_> = state.threads.iter_mut().filter_map(|t| t.handle.take()).collect();
-        let outcome = Outcome {
+        let outcome = RunOutcome {
             steps: state.steps,
             switches: state.switches,
             threads: state.threads.len(),
@@ -346,7 +346,7 @@ impl Baton {
     }
 
     /// Ends the run as stuck; the calling thread does not return.
-    fn stop(&self, mut state: MutexGuard<'_, State>, why: &str) -> ! {
+    fn stop(&self, mut state: MutexGuard<'_, BatonState>, why: &str) -> ! {
         if state.stuck.is_none() {
             state.stuck = Some(state.report(why, self.clock.now_ns()));
             self.ended.notify_all();
@@ -359,7 +359,7 @@ impl Baton {
 
     /// Passes the baton on, from a thread that can itself continue if `me_ready`. Returns when it
     /// has the baton again.
-    fn pass(&self, mut state: MutexGuard<'_, State>, me: usize) {
+    fn pass(&self, mut state: MutexGuard<'_, BatonState>, me: usize) {
         let next = match self.choose(&mut state, me) {
             Some(next) => next,
             None => self.stop(state, "deadlock: nobody can go on, and no time will change that"),
@@ -383,7 +383,7 @@ impl Baton {
     }
 
     /// Chooses the next thread.
-    fn choose(&self, state: &mut State, me: usize) -> Option<usize> {
+    fn choose(&self, state: &mut BatonState, me: usize) -> Option<usize> {
         let now_ns = self.clock.now_ns();
         let sleeping = state.sleeping();
         if state.chooser.wakes_early(sleeping.len()) {
@@ -421,7 +421,7 @@ impl Baton {
 }
 
 /// Makes the waiters for a resource ready: all, or one of them by the seed.
-fn wake(state: &mut State, resource: Resource, all: bool) {
+fn wake(state: &mut BatonState, resource: Resource, all: bool) {
     let waits = |t: &Thread| matches!(t.status, Status::Waiting { on, .. } if on == resource);
     let mut woken: Vec<usize> = (0..state.threads.len()).filter(|&i| waits(&state.threads[i])).collect();
     if !all && woken.len() > 1 {
@@ -439,7 +439,7 @@ struct Here {
 }
 
 impl Here {
-    fn enter(&self, act: Act, at: &'static Location<'static>) -> MutexGuard<'_, State> {
+    fn enter(&self, act: Act, at: &'static Location<'static>) -> MutexGuard<'_, BatonState> {
         let mut state = lock(&self.baton.state);
         if state.stuck.is_some() {
             self.baton.stop(state, "");

@@ -27,7 +27,7 @@ const CHECKPOINT_CHANGES: usize = 48;
 const TRACE_OPS_MAX: usize = 4096;
 
 /// State shared by all handles of one environment.
-pub(super) struct Shared {
+pub(super) struct SharedWorld {
     /// The disk with its names and contents, the record, and the faults.
     pub(super) world: Mutex<World, rank::SimWorld>,
     pub(super) clock: Arc<SimClock>,
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) descriptors: Arc<Descriptors>,
 }
 
-impl Shared {
+impl SharedWorld {
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
         // A test that panicked under the lock has failed anyway; other threads may still read the
         // state.

@@ -118,7 +118,7 @@ pub struct Event {
     pub result: std::result::Result<usize, Errno>,
 }
 
-struct State {
+struct WatchState {
     root: PathBuf,
     fault: Option<Fault>,
     /// Calls that the form fits.
@@ -129,11 +129,11 @@ struct State {
 }
 
 /// Watches the calls below a directory until it is dropped.
-pub struct Watch(Shared);
+pub struct Watch(SharedWatch);
 
-type Shared = Arc<Mutex<State, rank::KernelWatch>>;
+type SharedWatch = Arc<Mutex<WatchState, rank::KernelWatch>>;
 
-static WATCHES: Mutex<Vec<Shared>, rank::KernelWatches> = Mutex::new(Vec::new());
+static WATCHES: Mutex<Vec<SharedWatch>, rank::KernelWatches> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Watch {
@@ -141,7 +141,7 @@ impl Watch {
     /// `log`: logs them.
     pub fn new(root: &Path, fault: Option<Fault>, log: bool) -> Watch {
         let events = log.then(Vec::new);
-        let state = State { root: root.to_owned(), fault, seen: 0, fired: 0, events, clock: 0 };
+        let state = WatchState { root: root.to_owned(), fault, seen: 0, fired: 0, events, clock: 0 };
         let state = Arc::new(Mutex::new(state));
         lock(&WATCHES).push(state.clone());
         COUNT.fetch_add(1, Ordering::SeqCst);
@@ -189,7 +189,7 @@ fn id_of(stat: rustix::fs::Stat) -> FileId {
 }
 
 /// Returns the watch of a call, and the paths of the call.
-fn find(of: Of<'_>) -> Option<(Shared, PathBuf, PathBuf)> {
+fn find(of: Of<'_>) -> Option<(SharedWatch, PathBuf, PathBuf)> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
     }
@@ -204,7 +204,7 @@ fn find(of: Of<'_>) -> Option<(Shared, PathBuf, PathBuf)> {
     found.cloned().map(|state| (state, path, to))
 }
 
-impl State {
+impl WatchState {
     /// Counts a call. Returns its failure, if any, and its start.
     fn begin(&mut self, call: Call, len: usize) -> (Option<Form>, u64) {
         self.clock += 1;

@@ -24,19 +24,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A request in flight; keeps the device open.
-struct Flying {
+struct InFlightRequest {
     device: Arc<KernelDevice>,
     request: DeviceRequest,
 }
 
-impl Flying {
+impl InFlightRequest {
     fn len(&self) -> usize {
         self.request.buf.len().min(READ_LEN_MAX)
     }
 
     /// Does the part of the request behind the first `done` bytes.
     fn finish(self, done: usize) -> DeviceDone {
-        let Flying { device, mut request } = self;
+        let InFlightRequest { device, mut request } = self;
         // A transfer can be resumed only after whole blocks.
         let done = done / BLOCK * BLOCK;
         let offset = request.offset + done as u64;
@@ -50,7 +50,7 @@ impl Flying {
     }
 }
 
-impl RingTransfer for Flying {
+impl RingTransfer for InFlightRequest {
     type Done = DeviceDone;
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -73,7 +73,7 @@ impl RingTransfer for Flying {
 /// Queue of requests to a device of the machine; see the module.
 pub(super) struct KernelQueue {
     device: Arc<KernelDevice>,
-    ring: Option<RingTransfers<Flying>>,
+    ring: Option<RingTransfers<InFlightRequest>>,
     completions: Completions,
     /// Requests that the ring has no room for.
     waiting: VecDeque<DeviceRequest>,
@@ -98,7 +98,7 @@ impl KernelQueue {
     fn look(&mut self, wait: bool, done: &mut Vec<DeviceDone>) {
         let before = done.len();
         let device = self.device.clone();
-        let fly = |request| Flying { device: device.clone(), request };
+        let fly = |request| InFlightRequest { device: device.clone(), request };
         while let Some(ring) = self.ring.as_mut().filter(|ring| ring.has_room())
             && let Some(request) = self.waiting.pop_front()
         {
@@ -122,7 +122,10 @@ impl KernelQueue {
 }
 
 /// Gives a request to a ring.
-fn push(ring: &mut RingTransfers<Flying>, mut flying: Flying) -> std::result::Result<(), Flying> {
+fn push(
+    ring: &mut RingTransfers<InFlightRequest>,
+    mut flying: InFlightRequest,
+) -> std::result::Result<(), InFlightRequest> {
     let (len, offset) = (flying.len() as u32, flying.request.offset);
     let fd = types::Fd(flying.device.handle().fd.as_raw_fd());
     let at = flying.request.buf.as_mut_slice().as_mut_ptr();
@@ -154,7 +157,7 @@ impl RingTransfer for Probe {
 }
 
 /// Returns a polling ring, if a read through another one succeeds.
-fn polled_ring(device: &Arc<KernelDevice>) -> Option<RingTransfers<Flying>> {
+fn polled_ring(device: &Arc<KernelDevice>) -> Option<RingTransfers<InFlightRequest>> {
     let mut ring = RingTransfers::new(Kind::Polled).ok()?;
     let mut probe = Probe { device: device.clone(), buf: AlignedBuf::zeroed(BLOCK) };
     let fd = types::Fd(device.handle().fd.as_raw_fd());

@@ -1,7 +1,7 @@
 //! Reads at offsets and in batches, files written in place, scratch files.
 
 use super::*;
-use crate::kernel::uring::{Outcome, Read, RingPool};
+use crate::kernel::uring::{Read, RingPool, TransferOutcome};
 use crate::{Access, AlignedBuf, FileRead, ReadFile, ReadRequest, read_files};
 use base::ErrorKind;
 use rustix::fd::AsFd;
@@ -208,8 +208,8 @@ fn a_ring_reports_the_outcome_of_each_read() {
             .collect();
         for (i, outcome) in rings.read_many(&mut reads).iter().enumerate() {
             match i % 3 {
-                0 => assert_eq!(*outcome, Outcome::Failed(Errno::BADF)),
-                _ => assert_eq!(*outcome, Outcome::Done(10usize.saturating_sub(i % 16).min(8))),
+                0 => assert_eq!(*outcome, TransferOutcome::Failed(Errno::BADF)),
+                _ => assert_eq!(*outcome, TransferOutcome::Done(10usize.saturating_sub(i % 16).min(8))),
             }
         }
         assert!(rings.read_many(&mut []).is_empty());
