@@ -64,7 +64,7 @@ pub(crate) struct LavaAppendFile {
 
 /// Required durability of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum WriteDurability {
     Device,
     Media,
 }
@@ -157,14 +157,14 @@ impl LavaAppendFile {
     }
 
     /// Writes the buffer, padded to whole blocks. An unfinished last block stays in the buffer.
-    fn write_buffer(&mut self, reach: Reach) -> Result<()> {
+    fn write_buffer(&mut self, reach: WriteDurability) -> Result<()> {
         let len = self.len();
         let padded = self.buffered.next_multiple_of(BLOCK as usize);
         self.allocate(len)?;
         self.buf.as_mut_slice()[self.buffered..padded].fill(0);
         let pieces = layout::pieces(&self.live.extents(), self.start, padded as u64);
         // A durable write suffices only if no bytes before the buffer need a sync.
-        let alone = reach == Reach::Media && self.synced >= self.start && pieces.len() == 1;
+        let alone = reach == WriteDurability::Media && self.synced >= self.start && pieces.len() == 1;
         for (now, offset) in layout::cut(&pieces, &self.buf.as_slice()[..padded]) {
             let offset = offset.ok_or_else(|| {
                 Error::invalid(
@@ -183,7 +183,7 @@ impl LavaAppendFile {
             self.volume.forget_pages(&self.live, self.start, 1);
         }
         count(&self.volume.counters.data_bytes, padded as u64);
-        if reach == Reach::Media {
+        if reach == WriteDurability::Media {
             if !alone {
                 self.volume.sync_devices_of(&self.live.extents())?;
             }
@@ -210,7 +210,7 @@ impl LavaAppendFile {
             self.buffered += now.len();
             data = later;
             if self.buffered == self.buffer_len_max {
-                self.write_buffer(Reach::Device)?;
+                self.write_buffer(WriteDurability::Device)?;
             }
         }
         Ok(())
@@ -219,7 +219,7 @@ impl LavaAppendFile {
     /// Makes all bytes durable, without the journal.
     fn sync_data(&mut self) -> Result<()> {
         if self.on_device < self.len() {
-            return self.write_buffer(Reach::Media);
+            return self.write_buffer(WriteDurability::Media);
         }
         if self.synced < self.on_device {
             self.volume.sync_devices_of(&self.live.extents())?;
@@ -249,7 +249,7 @@ impl LavaAppendFile {
         let bytes = &self.buf.as_slice()[(from - self.start) as usize..self.buffered];
         let op = Op::Claim { ino: self.live.ino, size, from, hash: key_hash(bytes) };
         if self.on_device < size {
-            self.write_buffer(Reach::Device)?;
+            self.write_buffer(WriteDurability::Device)?;
         }
         {
             let mut core = lock(&self.volume.core);
@@ -318,7 +318,7 @@ impl AppendFile for LavaAppendFile {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.guarded(|f| if f.on_device < f.len() { f.write_buffer(Reach::Device) } else { Ok(()) })
+        self.guarded(|f| if f.on_device < f.len() { f.write_buffer(WriteDurability::Device) } else { Ok(()) })
     }
 
     fn sync(&mut self, kind: SyncKind) -> Result<()> {

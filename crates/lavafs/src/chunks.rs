@@ -29,7 +29,7 @@ impl<K, V> Default for ChunkMap<K, V> {
 }
 
 /// Position of a key: the chunk that holds it or would hold it, and the index in that chunk.
-struct Found {
+struct KeyPosition {
     chunk: usize,
     at: Result<usize, usize>,
 }
@@ -52,7 +52,7 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
         self.iter().map(|(key, _)| key)
     }
 
-    fn find<Q: Ord + ?Sized>(&self, key: &Q) -> Found
+    fn find<Q: Ord + ?Sized>(&self, key: &Q) -> KeyPosition
     where
         K: Borrow<Q>,
     {
@@ -63,14 +63,14 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
             Some(chunk) => chunk.binary_search_by(|(k, _)| k.borrow().cmp(key)),
             None => Err(0),
         };
-        Found { chunk, at }
+        KeyPosition { chunk, at }
     }
 
     pub(crate) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
-        let Found { chunk, at } = self.find(key);
+        let KeyPosition { chunk, at } = self.find(key);
         self.chunks.get(chunk)?.get(at.ok()?).map(|(_, value)| value)
     }
 
@@ -85,14 +85,14 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        let Found { chunk, at } = self.find(key);
+        let KeyPosition { chunk, at } = self.find(key);
         let at = at.ok()?;
         Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(at).map(|(_, value)| value)
     }
 
     /// Adds an entry or replaces its value.
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        let Found { mut chunk, at } = self.find(&key);
+        let KeyPosition { mut chunk, at } = self.find(&key);
         let mut at = match at {
             Ok(at) => {
                 if let Some(entry) = self.chunks.get_mut(chunk).and_then(|c| Arc::make_mut(c).get_mut(at)) {
@@ -133,7 +133,7 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        let Found { chunk: n, at } = self.find(key);
+        let KeyPosition { chunk: n, at } = self.find(key);
         let at = at.ok()?;
         let chunk = Arc::make_mut(self.chunks.get_mut(n)?);
         let (_, value) = chunk.remove(at);

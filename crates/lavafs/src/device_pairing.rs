@@ -27,13 +27,13 @@ use base::{Error, ErrorKind, Result, Uid};
 use io::{BlockDevice, Env};
 
 /// A device of a volume, as described by its superblock.
-struct Found<'d> {
+struct PairedDevice<'d> {
     device: &'d dyn BlockDevice,
     superblock: Superblock,
     bond: DevicePairing,
 }
 
-impl Found<'_> {
+impl PairedDevice<'_> {
     fn error(&self, why: String) -> Error {
         Error::invalid(why).at_file(self.device.path())
     }
@@ -52,13 +52,13 @@ pub(crate) fn check_alone(device: &dyn BlockDevice, superblock: &Superblock) -> 
     superblock.devices.bond.map_or(Ok(()), |bond| Err(other_needed(device, bond.role)))
 }
 
-fn find(device: &dyn BlockDevice) -> Result<Found<'_>> {
+fn find(device: &dyn BlockDevice) -> Result<PairedDevice<'_>> {
     let (superblock, _) = Slots::read(device)?.choose().map_err(|e| e.at_file(device.path()))?;
     let Some(bond) = superblock.devices.bond else {
         let why = "the device has a volume of this one device only: name it alone";
         return Err(Error::invalid(why).at_file(device.path()));
     };
-    Ok(Found { device, superblock, bond })
+    Ok(PairedDevice { device, superblock, bond })
 }
 
 /// Returns the devices by role, after checking that they belong to the same volume and come from
@@ -94,7 +94,7 @@ pub(crate) fn ground(devices: &Devices) -> Result<VolumeDevices> {
     })
 }
 
-fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
+fn check(speed: &PairedDevice<'_>, capacity: &PairedDevice<'_>) -> Result<()> {
     if speed.bond.role == capacity.bond.role {
         let (name, missing) = (speed.bond.role.name(), speed.bond.role.other().name());
         let why = format!(
@@ -102,7 +102,7 @@ fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
         );
         return Err(capacity.error(why));
     }
-    let uids = |found: &Found<'_>| {
+    let uids = |found: &PairedDevice<'_>| {
         let records = found.superblock.devices.records.iter().map(|device| device.uid);
         (found.superblock.uid, records.collect::<Vec<_>>())
     };

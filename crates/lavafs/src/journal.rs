@@ -60,7 +60,7 @@ pub(crate) struct Journal {
 
 /// Required durability of a transaction write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum TransactionDurability {
     /// Written to the device, not durable.
     Device,
     /// Durable, with all earlier transactions.
@@ -133,8 +133,8 @@ impl Journal {
     }
 
     /// Writes one transaction after the last one.
-    fn write(&mut self, device: &VolumeDevices, ops: &[u8], reach: Reach) -> Result<()> {
-        let durable = reach != Reach::Device;
+    fn write(&mut self, device: &VolumeDevices, ops: &[u8], reach: TransactionDurability) -> Result<()> {
+        let durable = reach != TransactionDurability::Device;
         let header = Header {
             kind: Kind::Change,
             sequence: self.sequence + 1,
@@ -151,7 +151,8 @@ impl Journal {
         buf[..bytes.len()].copy_from_slice(&bytes);
         buf[bytes.len()..].fill(0);
         let pieces = layout::pieces(&self.runs, self.at * BLOCK, len as u64);
-        let alone = reach == Reach::Alone && self.durable == self.sequence && pieces.len() == 1;
+        let alone =
+            reach == TransactionDurability::Alone && self.durable == self.sequence && pieces.len() == 1;
         let found: u64 = pieces.iter().map(|p| p.len).sum();
         assert_eq!(found, len as u64, "the journal has room for what is written");
         for (now, offset) in layout::cut(&pieces, self.buf.as_slice()) {
@@ -164,7 +165,7 @@ impl Journal {
         if !alone {
             self.unsynced = self.unsynced.and(device.roles_of(&self.runs));
         }
-        if let Reach::With(others) = reach {
+        if let TransactionDurability::With(others) = reach {
             self.unsynced = self.unsynced.and(others);
         }
         (self.sequence, self.chain) = (header.sequence, hash);
@@ -205,7 +206,7 @@ impl Journal {
         };
         let mut ops = Vec::new();
         Op::JournalExtend { extents: extents.clone() }.encode(&mut ops);
-        self.write(device, &ops, Reach::Device)?;
+        self.write(device, &ops, TransactionDurability::Device)?;
         self.room += layout::blocks_of(&extents);
         self.runs.extend(extents);
         Ok(())
@@ -235,9 +236,9 @@ impl Journal {
             };
             if !ops.is_empty() {
                 let reach = match durable {
-                    _ if !claims.is_empty() => Reach::With(claims),
-                    true => Reach::Alone,
-                    false => Reach::Device,
+                    _ if !claims.is_empty() => TransactionDurability::With(claims),
+                    true => TransactionDurability::Alone,
+                    false => TransactionDurability::Device,
                 };
                 self.write(device, &ops, reach)?;
             } else if durable && self.durable < self.sequence {
@@ -276,7 +277,7 @@ impl Journal {
             break (ops, extents);
         };
         Op::JournalSwitch { extents: extents.clone() }.encode(&mut ops);
-        self.write(device, &ops, Reach::Device)?;
+        self.write(device, &ops, TransactionDurability::Device)?;
         let mut behind = std::mem::take(&mut self.behind);
         behind.append(&mut self.runs);
         self.behind = behind.clone();

@@ -62,7 +62,7 @@ pub(crate) struct PageKey {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket(u64);
 
-struct Part {
+struct PageShard {
     pages: Cache<PageKey, Arc<[u8]>, UnitWeighter, FixedState>,
     /// Number of invalidations.
     forgotten: u64,
@@ -71,7 +71,7 @@ struct Part {
 /// The page cache; see the module documentation.
 pub(crate) struct PageCache {
     /// Shards, each with its pages and its invalidation count.
-    parts: Box<[Mutex<Part, rank::FsPages>]>,
+    parts: Box<[Mutex<PageShard, rank::FsPages>]>,
     capacity_bytes: u64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -119,7 +119,7 @@ impl PageCache {
             let each = pages / parts;
             let lifecycle = DefaultLifecycle::default();
             let pages = Cache::with(each, each as u64, UnitWeighter, FixedState::default(), lifecycle);
-            Mutex::new(Part { pages, forgotten: 0 })
+            Mutex::new(PageShard { pages, forgotten: 0 })
         };
         Ok(Some(PageCache {
             parts: (0..parts).map(part).collect(),
@@ -129,7 +129,7 @@ impl PageCache {
         }))
     }
 
-    fn part(&self, key: PageKey) -> MutexGuard<'_, Part> {
+    fn part(&self, key: PageKey) -> MutexGuard<'_, PageShard> {
         let nth = FixedState::default().hash_one(key) >> 48;
         // The number of shards is a power of two.
         lock(&self.parts[nth as usize & (self.parts.len() - 1)])

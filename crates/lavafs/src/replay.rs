@@ -201,7 +201,7 @@ pub(crate) fn replay_as_far_as_possible(
 }
 
 /// A part of a dump.
-struct Part {
+struct DumpPart {
     header: Header,
     hash: u64,
     blocks: u64,
@@ -210,7 +210,12 @@ struct Part {
 
 /// Reads the dump part at block `at` of its extents. `place` is its number and the hash of the
 /// previous part.
-fn read_part(stream: &mut Stream<'_>, superblock: &Superblock, at: u64, place: (u32, u64)) -> Result<Part> {
+fn read_part(
+    stream: &mut Stream<'_>,
+    superblock: &Superblock,
+    at: u64,
+    place: (u32, u64),
+) -> Result<DumpPart> {
     let bytes = stream.candidate(owner(superblock), at)?;
     let found = transaction::decode(owner(superblock), bytes)?;
     let (header, hash, blocks) = (found.header, found.hash, found.blocks);
@@ -221,7 +226,7 @@ fn read_part(stream: &mut Stream<'_>, superblock: &Superblock, at: u64, place: (
             header.part, header.sequence, place.0, superblock.checkpoint
         )));
     }
-    Ok(Part { header, hash, blocks, ops: Op::decode_all(found.ops)? })
+    Ok(DumpPart { header, hash, blocks, ops: Op::decode_all(found.ops)? })
 }
 
 /// Returns the offsets of damaged parts in a dump with two copies, in bytes. Returns nothing for a
@@ -276,7 +281,7 @@ fn read_dump(
         let copy = at + stream.len / 2;
         let read = read_part(&mut stream, superblock, at, (part, chain));
         let read = read.or_else(|e| read_part(&mut stream, superblock, copy, (part, chain)).map_err(|_| e));
-        let Part { header: h, hash, blocks, ops } = match read {
+        let DumpPart { header: h, hash, blocks, ops } = match read {
             Err(e) if e.is_corruption() => return Err(damaged(e)),
             read => read?,
         };
