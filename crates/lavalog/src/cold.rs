@@ -18,7 +18,7 @@
 use crate::disk::SUM_LEN;
 use crate::disk::directory::{Block, Directory, LogRows};
 use crate::disk::footer::FileKind;
-use crate::disk::indexed::{FinishedFile, Indexed, Indexing};
+use crate::disk::indexed::{FinishedFile, IndexedFile, Indexing};
 use crate::disk::output::Output;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use base::codec::{Reader, put_varint, varint_len};
@@ -143,7 +143,7 @@ impl ColdFileWriter {
 /// An open cold file.
 #[derive(Clone, Debug)]
 pub struct ColdFile {
-    indexed: Indexed,
+    indexed: IndexedFile,
     head: ColdHead,
 }
 
@@ -153,7 +153,7 @@ impl ColdFile {
     /// # Errors
     /// `Corruption` or `Unsupported`, with file and offset; I/O errors.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid) -> Result<(ColdFile, Directory)> {
-        let (indexed, head, directory) = Indexed::open(file, FileKind::Cold, uid)?;
+        let (indexed, head, directory) = IndexedFile::open(file, FileKind::Cold, uid)?;
         let at = indexed.input.footer().directory_offset;
         let head = ColdHead::decode(&head).map_err(|e| indexed.input.blame(e, at))?;
         if head.number != number {
@@ -294,13 +294,13 @@ impl ColdFile {
     }
 
     /// Iterates over all records from front to back, without using the index.
-    pub fn records(&self) -> Records<'_> {
-        Records { file: self, next: 0, piece: Vec::new(), from: 0 }
+    pub fn records(&self) -> ColdRecords<'_> {
+        ColdRecords { file: self, next: 0, piece: Vec::new(), from: 0 }
     }
 }
 
 /// Iterator over the records of a cold file, from front to back, in large requests.
-pub struct Records<'a> {
+pub struct ColdRecords<'a> {
     file: &'a ColdFile,
     /// Offset of the next record.
     next: u64,
@@ -312,7 +312,7 @@ pub struct Records<'a> {
 /// Bytes per read request.
 const READ_LEN: u64 = 256 << 10;
 
-impl Records<'_> {
+impl ColdRecords<'_> {
     /// Returns the next record: its entry and its bytes.
     ///
     /// # Errors

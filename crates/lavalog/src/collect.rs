@@ -21,7 +21,7 @@ use crate::lsn_set::{LsnSet, Size};
 use crate::manifest::{FileMeta, FileRole, LogEdit, commit};
 use crate::pick::{ColdClass, FileFacts, Pick};
 use crate::rebuild_queue::RebuildQueue;
-use crate::records::Records;
+use crate::records::RecordReader;
 use crate::space::Reserve;
 use crate::store_handles::StoreHandles;
 use crate::to_collect::ToCollect;
@@ -51,7 +51,7 @@ pub(crate) fn needed_from(kept: &BTreeMap<u64, SeqNo>, replay_from: SeqNo) -> Se
 
 /// Sealed groups and collectable files.
 #[derive(Debug, Default)]
-struct Stored {
+struct StorageFiles {
     /// Files that may be collected.
     to_collect: ToCollect,
     /// Files that may not be collected because they are damaged. They are left unchanged.
@@ -65,20 +65,20 @@ struct Stored {
 pub(crate) struct Collector {
     store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
-    records: Arc<Records>,
+    records: Arc<RecordReader>,
     rows: Arc<RowFiles>,
     remakes: Arc<RebuildQueue>,
     log: Arc<LogWriter>,
     room: Arc<FullVolume>,
     reserve: Arc<Reserve>,
     /// Guards the sets of sealed groups and collectable files.
-    stored: Mutex<Stored, rank::RecordCollection>,
+    stored: Mutex<StorageFiles, rank::RecordCollection>,
     collected_files: Counter,
     copied_bytes: Counter,
 }
 
 pub(crate) struct CollectorParts {
-    pub records: Arc<Records>,
+    pub records: Arc<RecordReader>,
     pub rows: Arc<RowFiles>,
     pub remakes: Arc<RebuildQueue>,
     pub log: Arc<LogWriter>,
@@ -106,7 +106,7 @@ impl Collector {
             log,
             room,
             reserve,
-            stored: Mutex::new(Stored { damaged, kept, ..Stored::default() }),
+            stored: Mutex::new(StorageFiles { damaged, kept, ..StorageFiles::default() }),
             collected_files: Counter::default(),
             copied_bytes: Counter::default(),
         }
@@ -253,7 +253,7 @@ impl Collector {
 }
 
 /// An input with its index or cold file and its directory.
-struct Input {
+struct CollectionInput {
     source: Source,
     file: RowFile,
     directory: Directory,
@@ -268,7 +268,7 @@ pub(crate) struct Collection {
 }
 
 struct Copy {
-    inputs: Vec<Input>,
+    inputs: Vec<CollectionInput>,
     /// Logs with records in the inputs, and the number of them already copied.
     logs: Vec<LogId>,
     at: usize,
@@ -294,7 +294,7 @@ impl Collection {
             let gone = || Error::not_found(format!("{source} has no index and cannot be collected"));
             let (file, directory) = RowFile::open(collector.store.context(), &meta.ok_or_else(gone)?)?;
             logs.extend(directory.logs.iter().map(|rows| rows.log));
-            opened.push(Input { source: *source, file, directory });
+            opened.push(CollectionInput { source: *source, file, directory });
         }
         let (outputs, logs) = (Outputs::new(*generation), logs.into_iter().collect());
         self.copy = Some(Copy { inputs: opened, logs, at: 0, outputs, copied_bytes: 0, grant });
@@ -368,7 +368,7 @@ impl Copy {
 }
 
 /// Returns the change of each log by this collection. `parts` are the logs' parts of the outputs.
-fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, RecordsInFile)>) -> Vec<Moved> {
+fn moved(inputs: &[CollectionInput], logs: &[LogId], parts: Vec<(LogId, RecordsInFile)>) -> Vec<Moved> {
     let mut parts: HashMap<LogId, RecordsInFile> = parts.into_iter().collect();
     let from = |log: LogId| {
         let of_log =

@@ -9,7 +9,7 @@ use crate::hold::MoveLock;
 use crate::index_rebuild::IndexRebuilder;
 use crate::log_writer::LogWriter;
 use crate::reader::Reader;
-use crate::records::Records;
+use crate::records::RecordReader;
 use crate::seal::Sealer;
 use crate::store_handles::StoreHandles;
 use crate::write::WritePath;
@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub store: Arc<StoreHandles>,
     pub roof: StoreOwner,
     pub catalog: Arc<Catalog>,
-    pub records: Arc<Records>,
+    pub records: Arc<RecordReader>,
     pub log: Arc<LogWriter>,
     pub writes: WritePath,
     pub moves: Arc<MoveLock>,

@@ -31,7 +31,7 @@ use crate::ledger::Ledger;
 use crate::lsn_set::{Builder, LsnSet, Size};
 use base::SeqNo;
 use parts::{Detached, Parts};
-use recent::{Item, Recent};
+use recent::{Item, RecordsInGroup};
 
 /// Location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub enum Inserted {
 pub struct LogIndex {
     /// Recent records, one element per group with records of the log and without an index file,
     /// oldest first.
-    recent: Vec<Recent>,
+    recent: Vec<RecordsInGroup>,
     parts: Parts,
     /// Truncated parts that the ledger still counts.
     detached: Vec<Detached>,
@@ -94,7 +94,7 @@ impl LogIndex {
         let at = self.recent.iter().rposition(|recent| recent.ltn == ltn);
         let new = at.is_none();
         let at = at.unwrap_or_else(|| {
-            push_tight(&mut self.recent, Recent::new(ltn));
+            push_tight(&mut self.recent, RecordsInGroup::new(ltn));
             self.recent.len() - 1
         });
         let Entry { lsn, seq, at: place, len, .. } = *entry;
@@ -168,13 +168,13 @@ impl LogIndex {
 
     /// Returns the lowest LSN.
     pub fn first(&self) -> Option<Lsn> {
-        let recent = self.recent.iter().filter_map(Recent::first);
+        let recent = self.recent.iter().filter_map(RecordsInGroup::first);
         recent.chain(self.parts.first()).min()
     }
 
     /// Returns the highest LSN.
     pub fn last(&self) -> Option<Lsn> {
-        let recent = self.recent.iter().filter_map(Recent::last);
+        let recent = self.recent.iter().filter_map(RecordsInGroup::last);
         recent.chain(self.parts.last()).max()
     }
 
@@ -274,7 +274,7 @@ impl LogIndex {
         let part = rows.iter().find_map(|row| self.parts.of(row.lsn).filter(|part| part.source() == source));
         let Some(low) = part.map(RecordsInFile::low) else { return Some(false) };
         let part = self.parts.take(source, low)?;
-        let mut recent = Recent::new(ltn);
+        let mut recent = RecordsInGroup::new(ltn);
         for row in rows.iter().filter(|row| part.set().contains(row.lsn)) {
             recent.insert(Item { lsn: row.lsn, seq: row.seq, at: row.at, len: row.len });
         }
@@ -380,9 +380,9 @@ impl LogIndex {
 
     /// Returns the allocated memory, without the size of the struct, bytes.
     pub fn memory_bytes(&self) -> usize {
-        let recent: usize = self.recent.iter().map(Recent::memory_bytes).sum();
+        let recent: usize = self.recent.iter().map(RecordsInGroup::memory_bytes).sum();
         let detached: usize = self.detached.iter().map(Detached::memory_bytes).sum();
-        self.recent.capacity() * size_of::<Recent>() + recent + self.parts.memory_bytes() + detached
+        self.recent.capacity() * size_of::<RecordsInGroup>() + recent + self.parts.memory_bytes() + detached
     }
 }
 

@@ -15,7 +15,7 @@
 
 use crate::disk::directory::{Block, Directory, LogRows};
 use crate::disk::footer::FileKind;
-use crate::disk::indexed::{FinishedFile, Indexed, Indexing};
+use crate::disk::indexed::{FinishedFile, IndexedFile, Indexing};
 use crate::disk::output::Output;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use base::codec::{Reader, put_varint};
@@ -110,7 +110,7 @@ impl IndexFileWriter {
 /// An open index file.
 #[derive(Clone, Debug)]
 pub struct IndexFile {
-    indexed: Indexed,
+    indexed: IndexedFile,
     head: IndexHead,
 }
 
@@ -120,7 +120,7 @@ impl IndexFile {
     /// # Errors
     /// `Corruption` or `Unsupported`, with file and offset; I/O errors.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid) -> Result<(IndexFile, Directory)> {
-        let (indexed, head, directory) = Indexed::open(file, FileKind::Index, uid)?;
+        let (indexed, head, directory) = IndexedFile::open(file, FileKind::Index, uid)?;
         let at = indexed.input.footer().directory_offset;
         let head = IndexHead::decode(&head).map_err(|e| indexed.input.blame(e, at))?;
         if head.number != number {

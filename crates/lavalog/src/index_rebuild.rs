@@ -17,7 +17,7 @@
 //!
 //! No reader depends on the job. It may be late because other groups come first, a checkpoint holds
 //! the groups, or space is short. A reader that has waited too long reads its rows from the group
-//! itself ([`crate::records::Records::rows_of`]), and later readers do so at once.
+//! itself ([`crate::records::RecordReader::rows_of`]), and later readers do so at once.
 //!
 //! The edit that names the new file drops the old one. Each file is tried once. If pages of the
 //! group are damaged, too, reads still fail with `Corruption`, and the next open tries again.

@@ -34,7 +34,7 @@ enum Admitted {
 
 /// Effects of the earlier operations of a batch on one log.
 #[derive(Default)]
-struct Before {
+struct EarlierOps {
     trimmed_below: Lsn,
     truncated_after: Option<Lsn>,
     appended: BTreeSet<Lsn>,
@@ -42,7 +42,7 @@ struct Before {
 
 /// Checks a batch, except for the operations in `done`.
 fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted> {
-    let mut before: HashMap<LogId, Before> = HashMap::default();
+    let mut before: HashMap<LogId, EarlierOps> = HashMap::default();
     for (i, op) in ops.iter().enumerate().filter(|(i, _)| !done.contains(i)) {
         if let Op::Create { name, .. } = op {
             logs.registry().check_create(name)?;

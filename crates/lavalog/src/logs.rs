@@ -35,7 +35,7 @@ mod truncations;
 pub use groups::GroupLogs;
 pub use live::LiveRecords;
 pub use log::Log;
-pub use losses::LostRecords;
+pub use losses::PossibleLosses;
 pub use registry::Registry;
 
 use crate::checkpoint::SavedLog;

@@ -37,20 +37,20 @@ enum Few {
     One { first: Lsn, count: u32, bytes: u64 },
     /// No runs, or several. Boxed, which makes a set of one run smaller.
     #[allow(clippy::box_collection)]
-    Many(Box<Vec<Piece>>),
+    Many(Box<Vec<RunChunk>>),
 }
 
 /// A chunk of packed runs.
 #[derive(Clone, PartialEq, Eq)]
-struct Piece {
+struct RunChunk {
     first: Lsn,
     last: Lsn,
     size: Size,
     packed: Box<[u8]>,
 }
 
-impl Piece {
-    fn new(runs: &[Run]) -> Piece {
+impl RunChunk {
+    fn new(runs: &[Run]) -> RunChunk {
         let (first, mut end) = (runs[0].first, runs[0].first);
         let (mut packed, mut size) = (Vec::with_capacity(8 * runs.len()), Size::default());
         for run in runs {
@@ -60,7 +60,7 @@ impl Piece {
             end = run.last() + 1;
             size += run.size();
         }
-        Piece { first, last: end - 1, size, packed: packed.into_boxed_slice() }
+        RunChunk { first, last: end - 1, size, packed: packed.into_boxed_slice() }
     }
 
     fn runs(&self) -> impl Iterator<Item = Run> + '_ {
@@ -79,7 +79,7 @@ impl Piece {
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of::<Piece>() + self.packed.len()
+        size_of::<RunChunk>() + self.packed.len()
     }
 }
 
@@ -99,7 +99,7 @@ impl LsnSet {
     fn of(runs: &[Run]) -> LsnSet {
         match *runs {
             [Run { first, count, bytes }] => LsnSet(Few::One { first, count, bytes }),
-            _ => LsnSet(Few::Many(Box::new(runs.chunks(RUNS_MAX).map(Piece::new).collect()))),
+            _ => LsnSet(Few::Many(Box::new(runs.chunks(RUNS_MAX).map(RunChunk::new).collect()))),
         }
     }
 
@@ -111,18 +111,18 @@ impl LsnSet {
             }
             Few::Many(pieces) => (None, Some(pieces)),
         };
-        one.into_iter().chain(many.into_iter().flat_map(|pieces| pieces.iter().flat_map(Piece::runs)))
+        one.into_iter().chain(many.into_iter().flat_map(|pieces| pieces.iter().flat_map(RunChunk::runs)))
     }
 
     /// Iterates over the runs that end at or above `from`; the first may begin below it.
     pub fn runs_from(&self, from: Lsn) -> impl Iterator<Item = Run> + '_ {
-        let (one, many): (_, &[Piece]) = match &self.0 {
+        let (one, many): (_, &[RunChunk]) = match &self.0 {
             Few::One { first, count, bytes } => {
                 (Some(Run { first: *first, count: *count, bytes: *bytes }), &[])
             }
             Few::Many(pieces) => (None, &pieces[pieces.partition_point(|piece| piece.last < from)..]),
         };
-        let all = one.into_iter().chain(many.iter().flat_map(Piece::runs));
+        let all = one.into_iter().chain(many.iter().flat_map(RunChunk::runs));
         all.skip_while(move |run| run.last() < from)
     }
 
@@ -191,8 +191,8 @@ impl LsnSet {
                 let met = from..to.max(from);
                 let edges = pieces[met.clone()].iter().filter(|p| p.first < low || p.last > high);
                 let kept: Vec<Run> =
-                    edges.flat_map(Piece::runs).flat_map(|run| run.without(low, high)).collect();
-                drop(pieces.splice(met, kept.chunks(RUNS_MAX).map(Piece::new)));
+                    edges.flat_map(RunChunk::runs).flat_map(|run| run.without(low, high)).collect();
+                drop(pieces.splice(met, kept.chunks(RUNS_MAX).map(RunChunk::new)));
                 if let [piece] = &pieces[..]
                     && let [run] = piece.runs().take(2).collect::<Vec<_>>()[..]
                 {
@@ -235,9 +235,9 @@ impl LsnSet {
             Few::One { .. } => 0,
             Few::Many(pieces) => {
                 let spare = pieces.capacity() - pieces.len();
-                size_of::<Vec<Piece>>()
-                    + spare * size_of::<Piece>()
-                    + pieces.iter().map(Piece::memory_bytes).sum::<usize>()
+                size_of::<Vec<RunChunk>>()
+                    + spare * size_of::<RunChunk>()
+                    + pieces.iter().map(RunChunk::memory_bytes).sum::<usize>()
             }
         }
     }

@@ -31,7 +31,7 @@ use crate::ops::Ops;
 use crate::options::Options;
 use crate::rebuild_queue::{RebuildQueue, ToRemake};
 use crate::recent::RecentRecords;
-use crate::records::Records;
+use crate::records::RecordReader;
 use crate::seal::{Sealer, SealerParts, parts_of};
 use crate::space::Reserve;
 use crate::store_handles::{EngineRole, StoreHandles};
@@ -344,8 +344,14 @@ impl Restored {
         };
         let options = options.clone();
         let store = Arc::new(StoreHandles { files, space, manifest, lane, first, options, tenure });
-        let parts =
-            Parts { logs, next_seq, embedded, damaged: damaged.into_iter().collect(), kept, to_remake };
+        let parts = InitialState {
+            logs,
+            next_seq,
+            embedded,
+            damaged: damaged.into_iter().collect(),
+            kept,
+            to_remake,
+        };
         let core = Arc::new(parts.assemble(store, roof));
         if core.reader().is_none() {
             Background(core.clone()).bound_waiting()?;
@@ -355,7 +361,7 @@ impl Restored {
 }
 
 /// Initial state of the engine's components.
-struct Parts {
+struct InitialState {
     logs: Logs,
     next_seq: SeqNo,
     embedded: BTreeMap<u64, SeqNo>,
@@ -364,7 +370,7 @@ struct Parts {
     to_remake: ToRemake,
 }
 
-impl Parts {
+impl InitialState {
     /// Builds the components, lowest first.
     fn assemble(self, store: Arc<StoreHandles>, roof: StoreOwner) -> Core {
         let options = &store.options;
@@ -375,7 +381,7 @@ impl Parts {
         let remakes = Arc::new(RebuildQueue::new(self.to_remake));
         let moves = Arc::new(MoveLock::new(store.context()));
         let (room, reserve) = (Arc::new(FullVolume::new(&store)), Arc::new(Reserve::new(&store, &catalog)));
-        let records = Arc::new(Records::new(&store, &catalog, &rows, &recent, &remakes));
+        let records = Arc::new(RecordReader::new(&store, &catalog, &rows, &recent, &remakes));
         let log = Arc::new(LogWriter::new(&store, &catalog, &recent, self.next_seq, self.embedded));
         let parts = CollectorParts {
             records: records.clone(),

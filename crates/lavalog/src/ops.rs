@@ -179,19 +179,19 @@ impl<'a> Op<'a> {
 
 /// Context of the next operation, from which it can omit fields.
 #[derive(Clone, Copy, Debug, Default)]
-struct Before {
+struct PreviousOp {
     log: Option<LogId>,
     /// LSN after that of the previous operation, if that was an append.
     next_lsn: Option<Lsn>,
 }
 
-impl Before {
-    fn after(op: &Op<'_>) -> Before {
+impl PreviousOp {
+    fn after(op: &Op<'_>) -> PreviousOp {
         let next_lsn = match op {
             Op::Append { lsn, .. } => lsn.checked_add(1),
             _ => None,
         };
-        Before { log: Some(op.log()), next_lsn }
+        PreviousOp { log: Some(op.log()), next_lsn }
     }
 
     /// Returns the first byte of an operation: kind and flags.
@@ -212,12 +212,12 @@ pub struct Batch<'a> {
     bodies: Vec<(usize, &'a [u8])>,
     count: usize,
     len: usize,
-    before: Before,
+    before: PreviousOp,
 }
 
 impl Default for Batch<'_> {
     fn default() -> Self {
-        Batch { head: vec![VERSION], bodies: Vec::new(), count: 0, len: 1, before: Before::default() }
+        Batch { head: vec![VERSION], bodies: Vec::new(), count: 0, len: 1, before: PreviousOp::default() }
     }
 }
 
@@ -277,7 +277,7 @@ impl<'a> Batch<'a> {
         self.head.push(lead);
         numbers.iter().flatten().for_each(|n| put_varint(&mut self.head, *n));
         self.bodies.extend(body.map(|bytes| (self.head.len(), bytes)));
-        (self.len, self.count, self.before) = (len, self.count + 1, Before::after(&op));
+        (self.len, self.count, self.before) = (len, self.count + 1, PreviousOp::after(&op));
         Ok(at)
     }
 
@@ -327,7 +327,7 @@ pub struct Ops<'a> {
     rest: Reader<'a>,
     len: usize,
     index: usize,
-    before: Before,
+    before: PreviousOp,
     failed: bool,
 }
 
@@ -342,7 +342,13 @@ impl<'a> Ops<'a> {
             && batch.len() <= limits::BATCH_LEN_MAX
         {
             let rest = Reader::new(embedded.rest);
-            return Ok(Ops { rest, len: batch.len(), index: 1, before: Before::default(), failed: false });
+            return Ok(Ops {
+                rest,
+                len: batch.len(),
+                index: 1,
+                before: PreviousOp::default(),
+                failed: false,
+            });
         }
         let mut rest = Reader::new(batch);
         match rest.u8()? {
@@ -361,7 +367,7 @@ impl<'a> Ops<'a> {
                 limits::BATCH_LEN_MAX
             )));
         }
-        Ok(Ops { rest, len: batch.len(), index: 0, before: Before::default(), failed: false })
+        Ok(Ops { rest, len: batch.len(), index: 0, before: PreviousOp::default(), failed: false })
     }
 
     fn read(&mut self) -> Result<OpRead<'a>> {
@@ -405,7 +411,7 @@ impl<'a> Ops<'a> {
         op.check().map_err(store::field::damaged)?;
         let offset = self.len - r.rest().len() - op.bytes().map_or(0, <[u8]>::len);
         let index = self.index;
-        (self.index, self.before) = (index + 1, Before::after(&op));
+        (self.index, self.before) = (index + 1, PreviousOp::after(&op));
         Ok(OpRead { index, op, offset })
     }
 }

@@ -3,8 +3,8 @@
 //! The writer may collect a record after the read-only open, so that the reader looks for it in the
 //! wrong place. Before a reader reports damage, it reads the manifest again. A file that the
 //! manifest no longer lists, or lists in another role, was only replaced
-//! ([`crate::records::Records::judge`]). The error is then `Busy`, and reopening the store finds
-//! the record.
+//! ([`crate::records::RecordReader::judge`]). The error is then `Busy`, and reopening the store
+//! finds the record.
 
 use base::{Error, ErrorKind};
 use std::path::Path;

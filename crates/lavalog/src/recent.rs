@@ -9,7 +9,7 @@
 //! number. So entries never become invalid, and trims and moves remove none.
 //!
 //! Cost: an append copies its bytes; a look-up is two binary searches. Memory:
-//! [`Recent::bytes_max`] plus one chunk, and 16 bytes per record.
+//! [`RecentBytes::bytes_max`] plus one chunk, and 16 bytes per record.
 
 use crate::logs::GroupPosition;
 use base::sync::{RwLock, rank, read, write};
@@ -50,17 +50,17 @@ impl Chunk {
 
 /// The bytes of the newest records.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentBytes {
     chunks: VecDeque<Chunk>,
     memory_bytes: usize,
     /// Limit above which the oldest chunks are dropped. 0 keeps nothing.
     pub bytes_max: usize,
 }
 
-impl Recent {
+impl RecentBytes {
     /// Creates an empty ring.
-    pub fn new(bytes_max: usize) -> Recent {
-        Recent { bytes_max, ..Recent::default() }
+    pub fn new(bytes_max: usize) -> RecentBytes {
+        RecentBytes { bytes_max, ..RecentBytes::default() }
     }
 
     /// Keeps a record that was just appended, after all earlier ones.
@@ -105,13 +105,13 @@ impl Recent {
 #[derive(Debug)]
 pub(crate) struct RecentRecords {
     /// Guards the bytes of the newest records.
-    recent: RwLock<Recent, rank::RecentRecords>,
+    recent: RwLock<RecentBytes, rank::RecentRecords>,
 }
 
 impl RecentRecords {
     /// Creates an empty ring.
     pub fn new(bytes_max: usize) -> RecentRecords {
-        RecentRecords { recent: RwLock::new(Recent::new(bytes_max)) }
+        RecentRecords { recent: RwLock::new(RecentBytes::new(bytes_max)) }
     }
 
     /// Keeps the records of a batch. Called before the index refers to them.

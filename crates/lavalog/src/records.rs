@@ -2,8 +2,8 @@
 //!
 //! Reads pin nothing and hold no lock during I/O. Meanwhile the record may be moved, trimmed or
 //! truncated, and its file may be deleted. So a failed read looks the record up again
-//! ([`Records::read_found`]). When an index block of a group is damaged, the reader waits for a job
-//! to rebuild it ([`crate::remake`]), or reads the group itself.
+//! ([`RecordReader::read_found`]). When an index block of a group is damaged, the reader waits for a
+//! job to rebuild it ([`crate::remake`]), or reads the group itself.
 
 use crate::catalog::Catalog;
 use crate::cold::ColdFile;
@@ -57,7 +57,7 @@ pub(crate) fn place_in(ltn: u64, at: u64) -> Result<LogAddress> {
     }
 }
 
-pub(crate) struct Records {
+pub(crate) struct RecordReader {
     store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
     rows: Arc<RowFiles>,
@@ -66,17 +66,17 @@ pub(crate) struct Records {
     times: ReadTimes,
 }
 
-impl Records {
+impl RecordReader {
     pub fn new(
         store: &Arc<StoreHandles>,
         catalog: &Arc<Catalog>,
         rows: &Arc<RowFiles>,
         recent: &Arc<RecentRecords>,
         remakes: &Arc<RebuildQueue>,
-    ) -> Records {
+    ) -> RecordReader {
         let times = ReadTimes::new(&store.context().env);
         let (catalog, rows, recent) = (catalog.clone(), rows.clone(), recent.clone());
-        Records { store: store.clone(), catalog, rows, recent, remakes: remakes.clone(), times }
+        RecordReader { store: store.clone(), catalog, rows, recent, remakes: remakes.clone(), times }
     }
 
     pub fn times(&self) -> &ReadTimes {
@@ -178,11 +178,11 @@ impl Records {
         self.bytes_ahead(source, row, &mut ReadAhead::new(0), out)
     }
 
-    /// Appends the bytes of a record to `out` as [`Records::bytes_of`] does, with read-ahead for
-    /// the next records.
+    /// Appends the bytes of a record to `out` as [`RecordReader::bytes_of`] does, with read-ahead
+    /// for the next records.
     ///
     /// # Errors
-    /// The errors of [`Records::bytes_of`].
+    /// The errors of [`RecordReader::bytes_of`].
     pub fn bytes_ahead(
         &self,
         source: Source,

@@ -225,8 +225,8 @@ impl Sealer {
     }
 
     /// Installs a named index file in place of the group's recent records.
-    fn become_storage(&self, indexed: Indexed) {
-        let Indexed { group, seqs, logs, parts, file } = indexed;
+    fn become_storage(&self, indexed: IndexedGroup) {
+        let IndexedGroup { group, seqs, logs, parts, file } = indexed;
         self.rows.add(&file.meta);
         self.catalog.install(group.ltn, &logs, parts);
         self.collector.keep(group.ltn, seqs.0);
@@ -281,12 +281,12 @@ pub(crate) struct Seal {
     most: usize,
     writing: Option<Writing>,
     /// Groups with written index files that the manifest does not name yet.
-    indexed: Vec<Indexed>,
+    indexed: Vec<IndexedGroup>,
     _right: MovingRight,
 }
 
 /// A group with a written index file.
-struct Indexed {
+struct IndexedGroup {
     group: LaneGroup,
     seqs: (SeqNo, SeqNo),
     logs: Vec<LogId>,
@@ -379,10 +379,10 @@ impl Writing {
     }
 
     /// Finishes the index file of a group that is not sealed yet.
-    fn end(&mut self) -> Result<Option<Indexed>> {
+    fn end(&mut self) -> Result<Option<IndexedGroup>> {
         let Some(parts) = self.finish_index()? else { return Ok(None) };
         let (group, seqs, logs) = (self.group.clone(), self.seqs, std::mem::take(&mut self.logs));
-        Ok(self.files.pop().map(|file| Indexed { group, seqs, logs, parts, file }))
+        Ok(self.files.pop().map(|file| IndexedGroup { group, seqs, logs, parts, file }))
     }
 }
 

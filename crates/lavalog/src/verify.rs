@@ -57,7 +57,7 @@ enum Part {
 }
 
 /// The part that is being read.
-enum Reading {
+enum PartCheck {
     Group(Box<GroupCheck>),
     Cold(Box<ColdCheck>),
 }
@@ -66,7 +66,7 @@ enum Reading {
 pub(crate) struct Verify {
     core: Arc<Core>,
     parts: VecDeque<Part>,
-    reading: Option<Reading>,
+    reading: Option<PartCheck>,
 }
 
 /// Checks everything, unless cancelled.
@@ -109,14 +109,14 @@ impl Verify {
     pub fn step(&mut self, report: &mut VerifyReport) -> bool {
         let core = &self.core;
         let more = match &mut self.reading {
-            Some(Reading::Group(group)) => group.step(core, report),
-            Some(Reading::Cold(cold)) => cold.step(core, report),
+            Some(PartCheck::Group(group)) => group.step(core, report),
+            Some(PartCheck::Cold(cold)) => cold.step(core, report),
             None => false,
         };
         if more {
             return true;
         }
-        if let Some(Reading::Group(group)) = &self.reading
+        if let Some(PartCheck::Group(group)) = &self.reading
             && let Some(meta) = group.became_storage()
         {
             self.parts.push_front(Part::File(meta));
@@ -129,7 +129,7 @@ impl Verify {
 }
 
 /// Checks a part at once, or begins to read it.
-fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Reading> {
+fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<PartCheck> {
     match part {
         Part::Manifest => check_manifest(core, report),
         Part::Directory => check_directory(core, report),
@@ -138,10 +138,10 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
             FileRole::Checkpoint => check_checkpoint(core, &meta, report),
             FileRole::Index { ltn } => {
                 wait_for_index(core, &meta, ltn);
-                return GroupCheck::retained(core, &meta, ltn, report).map(|g| Reading::Group(Box::new(g)));
+                return GroupCheck::retained(core, &meta, ltn, report).map(|g| PartCheck::Group(Box::new(g)));
             }
             FileRole::Cold { .. } => {
-                return ColdCheck::open(core, &meta, report).map(|cold| Reading::Cold(Box::new(cold)));
+                return ColdCheck::open(core, &meta, report).map(|cold| PartCheck::Cold(Box::new(cold)));
             }
         },
         Part::Open(ltn, state) => {
@@ -152,7 +152,7 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
             match whole.map_or_else(|| core.store.lane.reader().scan_written(ltn), Ok) {
                 Ok(check) => {
                     let group = GroupCheck::open(core, ltn, !is_whole, check);
-                    return Some(Reading::Group(Box::new(group)));
+                    return Some(PartCheck::Group(Box::new(group)));
                 }
                 // The log released the group, or it was sealed.
                 Err(e) if e.kind() == ErrorKind::NotFound => {

@@ -24,7 +24,7 @@ use crate::index::RecordLocation;
 use crate::log_writer::{AppendOutcome, LogWriter};
 use crate::ops::{self, Op};
 use crate::options::never_volatile;
-use crate::records::Records;
+use crate::records::RecordReader;
 use crate::seal::Sealer;
 use crate::space::Reserve;
 use crate::store_handles::StoreHandles;
@@ -42,7 +42,7 @@ const STALL_NS: u64 = 10_000_000_000;
 pub(crate) struct WritePath {
     store: Arc<StoreHandles>,
     catalog: Arc<Catalog>,
-    records: Arc<Records>,
+    records: Arc<RecordReader>,
     log: Arc<LogWriter>,
     room: Arc<FullVolume>,
     reserve: Arc<Reserve>,
@@ -55,7 +55,7 @@ pub(crate) struct WritePath {
 }
 
 pub(crate) struct WriteParts {
-    pub records: Arc<Records>,
+    pub records: Arc<RecordReader>,
     pub log: Arc<LogWriter>,
     pub room: Arc<FullVolume>,
     pub reserve: Arc<Reserve>,

@@ -144,19 +144,19 @@ pub struct FinishedFile {
 
 /// The index of an open file.
 #[derive(Clone, Debug)]
-pub(crate) struct Indexed {
+pub(crate) struct IndexedFile {
     pub(crate) input: Input,
     /// Offset of the first block; the blocks end at the directory.
     blocks_begin: u64,
 }
 
-impl Indexed {
+impl IndexedFile {
     /// Opens a file. Returns its index, its head, and its directory.
     pub(crate) fn open(
         file: Arc<dyn ReadFile>,
         kind: FileKind,
         uid: Uid,
-    ) -> Result<(Indexed, Vec<u8>, Directory)> {
+    ) -> Result<(IndexedFile, Vec<u8>, Directory)> {
         let input = Input::open(file, kind, uid)?;
         let at = input.footer().directory_offset;
         let bytes = input.directory()?;
@@ -170,7 +170,7 @@ impl Indexed {
                 format!("the directory of the file lists {rows} records, its footer {}", input.footer().rows);
             return Err(input.blame(Error::corruption(why), at));
         }
-        Ok((Indexed { blocks_begin, input }, head.to_vec(), directory))
+        Ok((IndexedFile { blocks_begin, input }, head.to_vec(), directory))
     }
 
     /// Returns the offset of the first block.

@@ -86,7 +86,7 @@ impl Item {
 }
 
 #[derive(Clone, Debug)]
-struct Piece {
+struct ItemChunk {
     first: Lsn,
     last: Lsn,
     count: u32,
@@ -95,9 +95,9 @@ struct Piece {
     packed: Vec<u8>,
 }
 
-impl Piece {
+impl ItemChunk {
     /// Encodes ascending items, at least one.
-    fn new(items: &[Item]) -> Piece {
+    fn new(items: &[Item]) -> ItemChunk {
         let (first, last) = (items[0].lsn, items[items.len() - 1].lsn);
         let mut packed = Vec::with_capacity(8 * items.len());
         let mut before = Item::before(first);
@@ -107,7 +107,7 @@ impl Piece {
         }
         packed.shrink_to_fit();
         let bytes = items.iter().fold(0u32, |sum, item| sum.saturating_add(item.len));
-        Piece { first, last, count: items.len() as u32, bytes, packed }
+        ItemChunk { first, last, count: items.len() as u32, bytes, packed }
     }
 
     fn size(&self) -> Size {
@@ -125,18 +125,18 @@ impl Piece {
 
 /// The packed records of a log in one group.
 #[derive(Clone, Debug)]
-pub(super) struct Recent {
+pub(super) struct RecordsInGroup {
     /// Segment number (LTN) of the group.
     pub ltn: u64,
     /// Number of records, and their bytes.
     pub size: Size,
-    pieces: Vec<Piece>,
+    pieces: Vec<ItemChunk>,
     tail: Item,
 }
 
-impl Recent {
-    pub fn new(ltn: u64) -> Recent {
-        Recent { ltn, size: Size::default(), pieces: Vec::new(), tail: Item::default() }
+impl RecordsInGroup {
+    pub fn new(ltn: u64) -> RecordsInGroup {
+        RecordsInGroup { ltn, size: Size::default(), pieces: Vec::new(), tail: Item::default() }
     }
 
     /// Adds a record whose LSN is free.
@@ -147,7 +147,7 @@ impl Recent {
             let mut items: Vec<Item> = piece.items().collect();
             items.insert(items.partition_point(|there| there.lsn < item.lsn), item);
             let half = if items.len() > ITEMS_MAX { items.len() / 2 } else { items.len() };
-            self.pieces.splice(at..=at, items.chunks(half).map(Piece::new));
+            self.pieces.splice(at..=at, items.chunks(half).map(ItemChunk::new));
             return;
         }
         match self.pieces.last_mut() {
@@ -167,7 +167,7 @@ impl Recent {
                 if self.pieces.len() == self.pieces.capacity() {
                     self.pieces.reserve_exact(1 + self.pieces.len() / 8);
                 }
-                self.pieces.push(Piece::new(&[item]));
+                self.pieces.push(ItemChunk::new(&[item]));
             }
         }
         self.tail = item;
@@ -181,7 +181,7 @@ impl Recent {
     /// Iterates over the records from an LSN on.
     pub fn items_from(&self, from: Lsn) -> impl Iterator<Item = Item> + '_ {
         let at = self.pieces.partition_point(|piece| piece.last < from);
-        self.pieces[at..].iter().flat_map(Piece::items).skip_while(move |item| item.lsn < from)
+        self.pieces[at..].iter().flat_map(ItemChunk::items).skip_while(move |item| item.lsn < from)
     }
 
     /// Removes the records in a range with sequence numbers below `below`. Returns the size of the
@@ -201,7 +201,7 @@ impl Recent {
             match (gone.is_empty(), stay.is_empty()) {
                 (true, _) => kept.push(piece),
                 (_, true) => {}
-                _ => kept.push(Piece::new(&stay)),
+                _ => kept.push(ItemChunk::new(&stay)),
             }
         }
         if from == self.pieces.len() {
@@ -267,7 +267,7 @@ impl Recent {
     /// Returns the allocated memory, without the size of the struct, bytes.
     pub fn memory_bytes(&self) -> usize {
         let packed: usize = self.pieces.iter().map(|piece| piece.packed.capacity()).sum();
-        self.pieces.capacity() * size_of::<Piece>() + packed
+        self.pieces.capacity() * size_of::<ItemChunk>() + packed
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
     fn agrees_with_a_map() {
         let mut rng = io::Rng::new(5);
         for round in 0..60 {
-            let (mut recent, mut model) = (Recent::new(1), BTreeMap::<Lsn, Item>::new());
+            let (mut recent, mut model) = (RecordsInGroup::new(1), BTreeMap::<Lsn, Item>::new());
             let spread = rng.range(1, 400);
             let mut next = rng.next_u64() >> rng.range(14, 60);
             for _ in 0..1200 {
@@ -333,11 +333,11 @@ mod tests {
 
     #[test]
     fn a_record_of_one_log_among_a_thousand_takes_five_bytes() {
-        let mut recent = Recent::new(1);
+        let mut recent = RecordsInGroup::new(1);
         for i in 0..268 {
             recent.insert(Item { lsn: 50 + i, seq: 7 + 1000 * i, at: 5000 + 1_030_000 * i, len: 1000 });
         }
-        let bytes = recent.memory_bytes() + size_of::<Recent>();
+        let bytes = recent.memory_bytes() + size_of::<RecordsInGroup>();
         // Including the fixed size of the struct.
         assert!(bytes < 268 * 6 + size_of::<Size>(), "{bytes} bytes");
     }

@@ -6,7 +6,7 @@
 
 use super::ends::Ends;
 use super::live::LiveRecords;
-use super::losses::{Losses, LostRecords};
+use super::losses::{Losses, PossibleLosses};
 use super::truncations::Truncations;
 use crate::checkpoint::SavedLog;
 use crate::entry::{Entry, LogId, Lsn};
@@ -90,7 +90,7 @@ impl Log {
     }
 
     /// Returns the records that may be lost.
-    pub fn lost(&self) -> LostRecords<'_> {
+    pub fn lost(&self) -> PossibleLosses<'_> {
         self.losses.of(&self.name, &self.live)
     }
 

@@ -30,20 +30,20 @@ impl Losses {
     }
 
     /// Returns the possibly lost records of the log with this name and these live records.
-    pub fn of<'a>(&'a self, name: &'a str, live: &'a LiveRecords) -> LostRecords<'a> {
-        LostRecords { losses: self, name, live }
+    pub fn of<'a>(&'a self, name: &'a str, live: &'a LiveRecords) -> PossibleLosses<'a> {
+        PossibleLosses { losses: self, name, live }
     }
 }
 
 /// The records of a log that may be lost.
 #[derive(Clone, Copy, Debug)]
-pub struct LostRecords<'a> {
+pub struct PossibleLosses<'a> {
     losses: &'a Losses,
     name: &'a str,
     live: &'a LiveRecords,
 }
 
-impl LostRecords<'_> {
+impl PossibleLosses<'_> {
     /// Checks that no record in a range may be lost.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ fn the_newest_records_are_cached_within_the_memory_limit() {
     for seed in 0..20 {
         let mut rng = Rng::new(seed);
         let bytes_max = 1 << rng.range(12, 20);
-        let mut recent = Recent::new(bytes_max);
+        let mut recent = RecentBytes::new(bytes_max);
         let mut all: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
         let (mut ltn, mut at) = (1, 0);
         for _ in 0..3000 {
@@ -48,11 +48,11 @@ fn the_newest_records_are_cached_within_the_memory_limit() {
     }
 }
 
-fn run(recent: &mut Recent, case: &mut TestCase) -> Result<String, Box<dyn std::error::Error>> {
+fn run(recent: &mut RecentBytes, case: &mut TestCase) -> Result<String, Box<dyn std::error::Error>> {
     let ltn = case.try_take_arg("group")?.unwrap_or(3);
     let out = match &*case.directive {
         "memory" => {
-            *recent = Recent::new(case.take_arg("bytes")?);
+            *recent = RecentBytes::new(case.take_arg("bytes")?);
             String::new()
         }
         "push" => {
@@ -77,7 +77,7 @@ fn run(recent: &mut Recent, case: &mut TestCase) -> Result<String, Box<dyn std::
 #[test]
 fn scripts() {
     datadriven::walk("src/recent/scripts", |file| {
-        let mut recent = Recent::new(0);
+        let mut recent = RecentBytes::new(0);
         file.run(|case| run(&mut recent, case));
     });
 }

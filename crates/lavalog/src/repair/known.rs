@@ -192,8 +192,8 @@ impl SalvagedState {
         sources: &Sources,
         report: &mut RepairReport,
         only_check: bool,
-    ) -> Result<Indexed> {
-        let mut indexed = Indexed::new();
+    ) -> Result<IndexedGroups> {
+        let mut indexed = IndexedGroups::new();
         for found in &sources.indexes {
             match IndexFile::open(found.file.clone(), found.number, found.uid) {
                 Ok((file, directory)) if only_check => {
@@ -272,7 +272,7 @@ fn skip(e: &Error, report: &mut RepairReport) -> Result<()> {
 }
 
 /// The groups with intact index files, each with its first and last sequence number.
-type Indexed = BTreeMap<u64, (SeqNo, SeqNo)>;
+type IndexedGroups = BTreeMap<u64, (SeqNo, SeqNo)>;
 
 /// Returns the number (LTN) of the group in a file.
 fn group_of(sources: &Sources, file: Option<&Path>) -> Option<u64> {
@@ -282,7 +282,7 @@ fn group_of(sources: &Sources, file: Option<&Path>) -> Option<u64> {
 }
 
 /// Returns true if index files list the records of every group that the gap overlaps.
-fn is_gap_indexed(sources: &Sources, indexed: &Indexed, gap: &LogGap) -> bool {
+fn is_gap_indexed(sources: &Sources, indexed: &IndexedGroups, gap: &LogGap) -> bool {
     let Some(first) = group_of(sources, gap.error.file()).filter(|ltn| indexed.contains_key(ltn)) else {
         return false;
     };

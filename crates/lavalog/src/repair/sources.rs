@@ -8,7 +8,7 @@
 use super::report::RepairReport;
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::disk::footer::FileKind as Kind;
-use crate::disk::indexed::Indexed;
+use crate::disk::indexed::IndexedFile;
 use crate::disk::input::{Input, identity_of};
 use crate::manifest::{FileMeta, FileRole, LavaLog, file_name};
 use base::codec::Reader;
@@ -234,7 +234,7 @@ fn lost_end(
 fn own_number(file: Arc<dyn ReadFile>, kind: Kind, uid: Uid) -> Result<u64> {
     let head = match kind {
         Kind::Checkpoint => Input::open(file, kind, uid)?.directory()?,
-        Kind::Index | Kind::Cold => Indexed::open(file, kind, uid)?.1,
+        Kind::Index | Kind::Cold => IndexedFile::open(file, kind, uid)?.1,
     };
     Reader::new(&head).varint()
 }

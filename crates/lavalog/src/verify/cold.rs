@@ -4,7 +4,7 @@
 //! identify the damaged ones. Records are adjacent without gaps. So every byte of the file is read,
 //! as long as the rows are intact.
 
-use super::report::{Losses, VerifyReport};
+use super::report::{LossesByPosition, VerifyReport};
 use super::{alive_of, is_there, lost_runs, missing_is_damage, name_of, part_runs};
 use crate::cold::ColdFile;
 use crate::core::Core;
@@ -27,7 +27,7 @@ pub(super) struct ColdCheck {
     at: usize,
     /// Expected offset of the next record, if the previous rows were intact.
     next: Option<u64>,
-    losses: Losses,
+    losses: LossesByPosition,
     records: u64,
     record_bytes: u64,
 }
@@ -42,12 +42,12 @@ impl ColdCheck {
                 directory,
                 at: 0,
                 next: Some(0),
-                losses: Losses::default(),
+                losses: LossesByPosition::default(),
                 records: 0,
                 record_bytes: 0,
             }),
             Err(e) if is_there(core, meta.number) => {
-                let (e, mut losses) = (missing_is_damage(core, meta, e), Losses::default());
+                let (e, mut losses) = (missing_is_damage(core, meta, e), LossesByPosition::default());
                 losses.note(&e);
                 let source = Source::Cold(meta.number);
                 part_runs(core, source, |log, first, last| losses.lose(&e, log, first, last));

@@ -9,7 +9,7 @@
 //! Memory: the directory of the index file and the live LSNs, as runs; a bounded number of blocks
 //! of rows; a run of pages and the longest batch.
 
-use super::report::{Losses, VerifyReport};
+use super::report::{LossesByPosition, VerifyReport};
 use super::{alive_of, alive_runs, is_there, lost_runs, missing_is_damage, name_of, part_runs};
 use crate::core::Core;
 use crate::disk::directory::{Block, Directory, LogRows};
@@ -51,7 +51,7 @@ pub(super) struct GroupCheck {
     /// LSNs of unreadable blocks of rows. These records are lost unless the group has them, from
     /// which the rows can be rebuilt.
     bad_blocks: Vec<(LogId, RangeInclusive<Lsn>, Error)>,
-    losses: Losses,
+    losses: LossesByPosition,
     /// Records of a lost index file. Its rows can be rebuilt from the group, unless pages of the
     /// group are damaged, too.
     without_rows: Option<(Error, Vec<LogRun>)>,
@@ -70,7 +70,7 @@ impl GroupCheck {
     /// Begins the check of a sealed group against its index file. Returns `None` if the group is
     /// unreadable, which is reported, or gone.
     pub fn retained(core: &Core, meta: &FileMeta, ltn: u64, report: &mut VerifyReport) -> Option<GroupCheck> {
-        let (mut losses, mut without_rows) = (Losses::default(), None);
+        let (mut losses, mut without_rows) = (LossesByPosition::default(), None);
         let (rows, left) = match open_rows(core, meta, ltn) {
             Ok(file) => {
                 let alive = |rows: &LogRows| (rows.log, alive_of(&core.catalog, Source::Group(ltn), rows));
@@ -109,7 +109,7 @@ impl GroupCheck {
     /// Begins the check of an unsealed group.
     pub fn open(core: &Core, ltn: u64, is_active: bool, check: LogCheck) -> GroupCheck {
         let left = if is_active { BTreeMap::new() } else { recent_lsns(core, ltn) };
-        let group = GroupCheck::new(ltn, Rows::Memory, check, left, Losses::default());
+        let group = GroupCheck::new(ltn, Rows::Memory, check, left, LossesByPosition::default());
         GroupCheck { is_active, is_open: true, ..group }
     }
 
@@ -118,7 +118,7 @@ impl GroupCheck {
         rows: Rows,
         check: LogCheck,
         left: BTreeMap<LogId, LsnSet>,
-        losses: Losses,
+        losses: LossesByPosition,
     ) -> GroupCheck {
         let (records, record_bytes, is_active, is_open) = (0, 0, false, false);
         GroupCheck {

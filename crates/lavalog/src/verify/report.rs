@@ -125,7 +125,7 @@ impl VerifyReport {
 
 /// Lost records, grouped by the position of the damage.
 #[derive(Debug, Default)]
-pub(super) struct Losses(BTreeMap<(Option<PathBuf>, Option<u64>), Loss>);
+pub(super) struct LossesByPosition(BTreeMap<(Option<PathBuf>, Option<u64>), Loss>);
 
 #[derive(Debug)]
 struct Loss {
@@ -133,7 +133,7 @@ struct Loss {
     runs: Vec<(LogId, Lsn, Lsn)>,
 }
 
-impl Losses {
+impl LossesByPosition {
     fn at(&mut self, error: &Error) -> &mut Loss {
         let place = (error.file().map(PathBuf::from), error.offset());
         self.0.entry(place).or_insert_with(|| Loss { error: error.clone(), runs: Vec::new() })
