@@ -14,21 +14,21 @@ use base::HashSet;
 pub struct InProgress {
     files: HashSet<u64>,
     vssts: HashSet<u64>,
-    outputs: Vec<Output>,
+    outputs: Vec<OutputRange>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Output {
+struct OutputRange {
     from: usize,
     level: usize,
     low: Vec<u8>,
     high: Vec<u8>,
 }
 
-impl Output {
+impl OutputRange {
     fn of(c: &Compaction) -> Self {
         let (low, high) = c.key_range();
-        Output { from: c.level, level: c.output_level, low: low.to_vec(), high: high.to_vec() }
+        OutputRange { from: c.level, level: c.output_level, low: low.to_vec(), high: high.to_vec() }
     }
 
     fn takes_l0_down(&self) -> bool {
@@ -45,7 +45,7 @@ impl InProgress {
         assert!(self.allows(compaction), "a compaction that meets a running one");
         self.files.extend(compaction.input_files().map(|(_, f)| f.number));
         self.vssts.extend(&compaction.relocate_vssts);
-        self.outputs.push(Output::of(compaction));
+        self.outputs.push(OutputRange::of(compaction));
     }
 
     /// Removes a compaction that has ended, whatever its outcome.
@@ -56,7 +56,7 @@ impl InProgress {
         compaction.relocate_vssts.iter().for_each(|n| {
             self.vssts.remove(n);
         });
-        let output = Output::of(compaction);
+        let output = OutputRange::of(compaction);
         if let Some(i) = self.outputs.iter().position(|o| *o == output) {
             self.outputs.swap_remove(i);
         }
@@ -66,8 +66,8 @@ impl InProgress {
     pub fn allows(&self, c: &Compaction) -> bool {
         let (low, high) = c.key_range();
         let takes_l0_down = c.level == 0 && c.output_level > 0;
-        let both_from_l0 = |o: &Output| takes_l0_down && o.takes_l0_down();
-        let writes_here = |o: &Output| {
+        let both_from_l0 = |o: &OutputRange| takes_l0_down && o.takes_l0_down();
+        let writes_here = |o: &OutputRange| {
             let meets = o.low.as_slice() <= high && low <= o.high.as_slice();
             meets && (o.level == c.output_level || both_from_l0(o))
         };
@@ -126,6 +126,6 @@ impl InProgress {
 
     /// Returns true if a running compaction compacts level 0 down.
     pub fn l0_goes_down(&self) -> bool {
-        self.outputs.iter().any(Output::takes_l0_down)
+        self.outputs.iter().any(OutputRange::takes_l0_down)
     }
 }
