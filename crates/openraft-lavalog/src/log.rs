@@ -31,15 +31,15 @@ const READ_BYTES: usize = 1 << 20;
 /// The metadata of the log.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(bound = "")]
-struct Meta<N: NodeId> {
+struct LogMetadata<N: NodeId> {
     vote: Option<Vote<N>>,
     committed: Option<LogId<N>>,
     purged: Option<LogId<N>>,
 }
 
-impl<N: NodeId> Default for Meta<N> {
+impl<N: NodeId> Default for LogMetadata<N> {
     fn default() -> Self {
-        Meta { vote: None, committed: None, purged: None }
+        LogMetadata { vote: None, committed: None, purged: None }
     }
 }
 
@@ -48,7 +48,7 @@ impl<N: NodeId> Default for Meta<N> {
 pub struct LogStorage<C: RaftTypeConfig> {
     log: Log,
     store: LogStore,
-    meta: Meta<C::NodeId>,
+    meta: LogMetadata<C::NodeId>,
     _in_use: Arc<InUse>,
 }
 
@@ -85,7 +85,7 @@ impl<C: RaftTypeConfig> LogStorage<C> {
     }
 
     /// Replaces the metadata and, in the same batch, trims the log if requested.
-    fn write_meta(&mut self, meta: Meta<C::NodeId>, trim: Option<Lsn>) -> lavastore::Result<()> {
+    fn write_meta(&mut self, meta: LogMetadata<C::NodeId>, trim: Option<Lsn>) -> lavastore::Result<()> {
         let bytes = encode(&meta)?;
         let mut batch = LogBatch::new();
         if let Some(below) = trim {
@@ -176,7 +176,7 @@ where
     }
 
     async fn save_vote(&mut self, vote: &Vote<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
-        let meta = Meta { vote: Some(vote.clone()), ..self.meta.clone() };
+        let meta = LogMetadata { vote: Some(vote.clone()), ..self.meta.clone() };
         let written = encode(&meta)
             .and_then(|bytes| self.store.write_async(LogBatch::new().set_metadata(&self.log, &bytes)));
         let durable = written.map_err(|e| StorageIOError::write_vote(&e))?;
@@ -192,7 +192,7 @@ where
         &mut self,
         committed: Option<LogId<C::NodeId>>,
     ) -> Result<(), StorageError<C::NodeId>> {
-        let meta = Meta { committed, ..self.meta.clone() };
+        let meta = LogMetadata { committed, ..self.meta.clone() };
         Ok(self.write_meta(meta, None).map_err(|e| StorageIOError::write(&e))?)
     }
 
@@ -237,7 +237,7 @@ where
 
     async fn purge(&mut self, log_id: LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
         let below = lsn_of(log_id.index).saturating_add(1);
-        let meta = Meta { purged: Some(log_id), ..self.meta.clone() };
+        let meta = LogMetadata { purged: Some(log_id), ..self.meta.clone() };
         Ok(self.write_meta(meta, Some(below)).map_err(|e| StorageIOError::write_logs(&e))?)
     }
 }
