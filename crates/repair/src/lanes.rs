@@ -207,7 +207,7 @@ impl Lanes {
             let covers = |gap: &LogGap| gap.after_seq < first && gap.before_seq.is_none_or(|seq| last < seq);
             told.clone().any(covers)
         };
-        let mut missing: Option<Run> = None;
+        let mut missing: Option<SeqRange> = None;
         records.replay(*tenant, &mut |place, seq, payload| {
             let Ok(Some((first, last, _))) = embedded_by(payload) else { return Ok(()) };
             let is_hole = seq >= self.in_files_below && next < first && !is_told(next, first - 1);
@@ -275,12 +275,12 @@ fn open_gap(all: &mut Vec<LogGap>, after_seq: SeqNo, error: Error) {
 }
 
 /// First and last sequence of a run.
-type Run = (SeqNo, SeqNo);
+type SeqRange = (SeqNo, SeqNo);
 
 /// The sequences of each gap of one lane that no lane has, from the first to the last.
 struct Missing {
     /// First and last sequence of each gap, and of the missing sequences in it.
-    gaps: Vec<(Run, Option<Run>)>,
+    gaps: Vec<(SeqRange, Option<SeqRange>)>,
     /// Index of the first gap that may still overlap sequences to come.
     from: usize,
 }
