@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use store::commit::tenant;
 use store::manifest::{EngineId, ManifestState};
-use store::repair::{Batches, Groups, LogGap, OnBatch, SalvagedLog, open_lane};
+use store::repair::{Batches, GroupSelection, LogGap, OnBatch, SalvagedLog, open_lane};
 use store::secondary_engine::EmbeddedPrimaryBatch;
 use wal::{Lane, LogFilePosition, TenantId};
 
@@ -53,12 +53,12 @@ impl Lanes {
         store: Option<Uid>,
         secondary: Option<EngineId>,
     ) -> Result<Lanes> {
-        let own = open_lane(env, dir, (Lane::FIRST, Groups::All), state, store)?;
+        let own = open_lane(env, dir, (Lane::FIRST, GroupSelection::All), state, store)?;
         if state.is_some() && secondary.is_none() {
             return Ok(Lanes { own, records: None, in_files_below: 0 });
         }
         let store = store.or_else(|| (!own.is_empty()).then_some(own.store));
-        let records = open_lane(env, dir, (Lane::LOG, Groups::Replayed), state, store)?;
+        let records = open_lane(env, dir, (Lane::LOG, GroupSelection::Replayed), state, store)?;
         let records = Some((records, secondary.and_then(tenant).unwrap_or_default()));
         Ok(Lanes { own, records, in_files_below: 0 })
     }

@@ -9,7 +9,7 @@ use lavastore_repair::{RepairOptions, repair_in};
 use std::path::Path;
 use store::commit::{Durability, Log};
 use store::manifest::Engines;
-use store::repair::{Groups, open_lane};
+use store::repair::{GroupSelection, open_lane};
 use table::SegmentReference;
 use wal::{Lane, TenantId};
 
@@ -30,7 +30,7 @@ fn log(log: &Log, seq: SeqNo, kind: ValueKind, key: &[u8], value: &[u8]) {
 /// Returns the logged reference to the value of a key.
 fn logged_reference(sim: &SimEnv, key: &[u8]) -> Vec<u8> {
     let mut found = Vec::new();
-    let lane = open_lane(&sim.env(), Path::new(DIR), (Lane::FIRST, Groups::All), None, None).unwrap();
+    let lane = open_lane(&sim.env(), Path::new(DIR), (Lane::FIRST, GroupSelection::All), None, None).unwrap();
     lane.replay(TENANT, &mut |_, _, payload| {
         for change in decode(payload)?.2 {
             let change = change?;

@@ -15,7 +15,7 @@
 
 use crate::context::Context;
 use crate::directory;
-use crate::files::unfinished::{self, Mark, Work};
+use crate::files::unfinished::{self, Mark, MarkKind};
 use crate::manifest::{LogGroupMeta, Manifest, ManifestState};
 use crate::names;
 use base::sync::{Mutex, lock, rank};
@@ -79,7 +79,9 @@ impl Copy {
         match env.fs.metadata(dir) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
-            Ok(meta) if meta.is_dir && unfinished::is_free(&env.fs.list(dir)?, Work::Checkpoint) => Ok(()),
+            Ok(meta) if meta.is_dir && unfinished::is_free(&env.fs.list(dir)?, MarkKind::Checkpoint) => {
+                Ok(())
+            }
             Ok(_) => Err(not_empty(dir)),
         }
     }
@@ -106,11 +108,11 @@ impl Copy {
             directory::make(env, dir)?;
         }
         let held = env.fs.lock(&io::fs::join(dir, names::LOCK), "a checkpoint")?;
-        if !unfinished::clear(&*env.fs, dir, Work::Checkpoint)? {
+        if !unfinished::clear(&*env.fs, dir, MarkKind::Checkpoint)? {
             return Err(not_empty(dir));
         }
-        let mark = Mark::set(&env.fs, dir, Work::Checkpoint)
-            .inspect_err(|_| drop(unfinished::clear(&*env.fs, dir, Work::Checkpoint)));
+        let mark = Mark::set(&env.fs, dir, MarkKind::Checkpoint)
+            .inspect_err(|_| drop(unfinished::clear(&*env.fs, dir, MarkKind::Checkpoint)));
         let mark = Some(mark?);
         let (context, dir, cancel) = (context.clone(), dir.to_owned(), cancel.cloned());
         Ok(Copy { uid: env.new_uid(), context, dir, cancel, made_dir, mark, _lock: held })
@@ -194,7 +196,7 @@ impl Drop for Copy {
         // A copy with `CURRENT` is a store, which this leaves alone. The mark goes last.
         if self.mark.is_some() {
             let fs = &*self.context.env.fs;
-            let cleared = unfinished::clear(fs, &self.dir, Work::Checkpoint);
+            let cleared = unfinished::clear(fs, &self.dir, MarkKind::Checkpoint);
             if self.made_dir && matches!(cleared, Ok(true)) {
                 let lock = io::fs::join(&self.dir, names::LOCK);
                 drop(fs.remove(&lock).and_then(|()| fs.remove_dir(&self.dir)));

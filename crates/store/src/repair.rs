@@ -12,7 +12,7 @@
 
 mod few_open;
 
-use crate::files::unfinished::{self, Mark, Work};
+use crate::files::unfinished::{self, Mark, MarkKind};
 use crate::manifest::{EngineId, LogGroupMeta, ManifestState};
 use crate::names::{self, FileKind};
 use crate::secondary_engine::SecondaryEngine;
@@ -82,7 +82,7 @@ impl Places<'_> {
         }
         match env.fs.list(dir) {
             // The leftovers of an interrupted repair may be replaced.
-            Ok(entries) if unfinished::of(&entries) == Some(Work::Repair) => Ok(()),
+            Ok(entries) if unfinished::of(&entries) == Some(MarkKind::Repair) => Ok(()),
             Ok(entries) if entries.iter().all(|entry| entry.name == names::LOCK) => Ok(()),
             Ok(_) => Err(not_empty(dir)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
@@ -100,7 +100,7 @@ impl Places<'_> {
             return;
         }
         let Ok(_held) = env.fs.lock(&lock, "a repair") else { return };
-        let cleared = unfinished::clear(&*env.fs, dir, Work::Repair);
+        let cleared = unfinished::clear(&*env.fs, dir, MarkKind::Repair);
         if made && matches!(cleared, Ok(true)) {
             drop(env.fs.remove(&lock).and_then(|()| env.fs.remove_dir(dir)));
         }
@@ -116,10 +116,10 @@ impl Places<'_> {
         let (env, dir) = self.into;
         crate::directory::make(env, dir)?;
         let _lock = env.fs.lock(&io::fs::join(dir, names::LOCK), "a repair")?;
-        if !unfinished::clear(&*env.fs, dir, Work::Repair)? {
+        if !unfinished::clear(&*env.fs, dir, MarkKind::Repair)? {
             return Err(not_empty(dir));
         }
-        Mark::set(&env.fs, dir, Work::Repair)
+        Mark::set(&env.fs, dir, MarkKind::Repair)
     }
 }
 
@@ -176,7 +176,7 @@ fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<boo
 
 /// The groups of a lane to read, among those that a state lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Groups {
+pub enum GroupSelection {
     /// All.
     All,
     /// The groups that an open would replay, without the retained ones.
@@ -192,7 +192,7 @@ pub enum Groups {
 pub fn open_lane(
     env: &Env,
     dir: &Path,
-    (lane, which): (Lane, Groups),
+    (lane, which): (Lane, GroupSelection),
     state: Option<&ManifestState>,
     store: Option<Uid>,
 ) -> Result<SalvagedLog> {
@@ -210,7 +210,7 @@ pub fn open_lane(
     match state {
         Some(state) => {
             let counts = |group: &&LogGroupMeta| {
-                let is_read = which == Groups::All || group.retained_bytes.is_none();
+                let is_read = which == GroupSelection::All || group.retained_bytes.is_none();
                 group.lane == lane && !group.discarded && is_read
             };
             // An index of files by group, so that a search for each group is not a pass over all

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use store::commit::{Lane, read};
 use store::manifest::{Engine, EngineId, Engines, ManifestFinding, StateOf, look_through};
 use store::names::{self, FileKind};
-use store::repair::{Groups, Judged, SalvagedLog, clipped, open_lane};
+use store::repair::{GroupSelection, Judged, SalvagedLog, clipped, open_lane};
 
 /// An index file, a cold file, or a checkpoint.
 #[derive(Clone, Debug)]
@@ -206,7 +206,7 @@ fn name_of(id: EngineId, name: &str) -> String {
 }
 
 fn lane(env: &Env, dir: &Path, state: Option<&StateOf<LavaLog>>, store: Option<Uid>) -> Result<SalvagedLog> {
-    open_lane(env, dir, (Lane::LOG, Groups::All), state.map(|state| &*state.store), store)
+    open_lane(env, dir, (Lane::LOG, GroupSelection::All), state.map(|state| &*state.store), store)
 }
 
 /// Returns the evidence that the manifest has lost its end, if there is any.

@@ -105,13 +105,13 @@ pub struct StoredGroups {
     files: Arc<GroupFiles>,
     spares: Arc<Spares>,
     /// The state, under one lock.
-    groups: Mutex<Groups, rank::LogStored>,
+    groups: Mutex<ReleasedGroups, rank::LogStored>,
     /// Open files of retained groups, by group number.
     open: OpenFiles<Arc<dyn InPlaceFile>>,
 }
 
 #[derive(Debug, Default)]
-struct Groups {
+struct ReleasedGroups {
     /// Passed groups, oldest first: released by the log, listed for replay, and not yet retained.
     passed: VecDeque<PriorGroup>,
     /// Retained groups, by number.
@@ -151,7 +151,7 @@ impl StoredGroups {
         self.tell(&mut groups);
     }
 
-    fn tell(&self, groups: &mut Groups) {
+    fn tell(&self, groups: &mut ReleasedGroups) {
         let bytes = groups.retained_bytes;
         groups.told.tell(&self.base, bytes);
         self.spares.set_retained(groups.retained.len());
@@ -207,9 +207,9 @@ impl StoredGroups {
     /// change once they are durable.
     fn move_groups<P>(
         &self,
-        plan: impl FnOnce(&Groups) -> Result<(P, Vec<Record>)>,
+        plan: impl FnOnce(&ReleasedGroups) -> Result<(P, Vec<Record>)>,
         commit: impl FnOnce(Vec<Record>) -> Result<()>,
-        done: impl FnOnce(&mut Groups, &P),
+        done: impl FnOnce(&mut ReleasedGroups, &P),
     ) -> Result<P> {
         self.base.context.health.check_sound()?;
         let (plan, records) = {
@@ -247,7 +247,7 @@ impl StoredGroups {
     /// `InvalidArgument` if one of them is not passed, or an earlier one would stay. `Busy` during
     /// another retain, free or share. Errors of `commit`; after `NoSpace` nothing happened.
     pub fn retain(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
-        let plan = |state: &Groups| {
+        let plan = |state: &ReleasedGroups| {
             // Groups without batches need no retaining; they are removed in the same edit.
             let wanted = |group: &&PriorGroup| group.seqs.is_empty() || ltns.contains(&group.ltn);
             let front: Vec<PriorGroup> = state.passed.iter().take_while(wanted).cloned().collect();
@@ -267,7 +267,7 @@ impl StoredGroups {
             Ok((front, records))
         };
         let mut open = Vec::new();
-        let done = |state: &mut Groups, front: &Vec<PriorGroup>| {
+        let done = |state: &mut ReleasedGroups, front: &Vec<PriorGroup>| {
             state.passed.drain(..front.len());
             for group in front.iter().filter(|group| ltns.contains(&group.ltn)) {
                 let Some(GroupFile { number, len, uid, file, .. }) = self.files.file_of(group.ltn) else {
@@ -297,14 +297,14 @@ impl StoredGroups {
     /// share. Errors of `commit`; after `NoSpace` nothing happened. Errors of removing files, after
     /// which the groups are free all the same.
     pub fn free(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
-        let plan = |state: &Groups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
+        let plan = |state: &ReleasedGroups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
             Some(ltn) => {
                 Err(Error::invalid(format!("log group {ltn} cannot be freed, because it is not retained")))
             }
             None => Ok(((), ltns.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect())),
         };
         let mut freed = Vec::new();
-        let done = |state: &mut Groups, (): &()| {
+        let done = |state: &mut ReleasedGroups, (): &()| {
             freed = ltns.iter().filter_map(|ltn| Some((*ltn, state.retained.remove(ltn)?))).collect();
             state.retained_bytes -= freed.iter().map(|(_, group)| group.len).sum::<u64>();
         };
@@ -335,11 +335,11 @@ impl StoredGroups {
         if ltns.is_empty() {
             return Ok(());
         }
-        let plan = |state: &Groups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
+        let plan = |state: &ReleasedGroups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
             Some(ltn) => Err(Error::invalid(format!("log group {ltn} cannot be shared: it is not retained"))),
             None => Ok(((), ltns.iter().map(|&ltn| Record::ShareLogGroup { ltn }).collect())),
         };
-        let done = |state: &mut Groups, (): &()| {
+        let done = |state: &mut ReleasedGroups, (): &()| {
             for ltn in ltns {
                 state.retained.get_mut(ltn).iter_mut().for_each(|group| group.shared = true);
             }

@@ -1,9 +1,9 @@
 //! The mark of a directory that is not yet a store: the file `UNFINISHED`.
 //!
 //! The mark is durable before anything else is in the directory, and is removed once everything is
-//! durable. Its length names the work, a checkpoint or a repair: see [`Work`]. A checkpoint writes
-//! `CURRENT` last, so beside `CURRENT` its mark means nothing, and the first open for writing
-//! removes it. A repair fills a store by the ordinary write path and has `CURRENT` from the
+//! durable. Its length names the work, a checkpoint or a repair: see [`MarkKind`]. A checkpoint
+//! writes `CURRENT` last, so beside `CURRENT` its mark means nothing, and the first open for
+//! writing removes it. A repair fills a store by the ordinary write path and has `CURRENT` from the
 //! beginning. As long as its mark exists no other caller opens the store.
 //!
 //! A reader checks for `CURRENT` first and for the mark second, because the mark was there before.
@@ -23,7 +23,7 @@ const REPAIR: &[u8] = b"repair\n";
 
 /// The unfinished work in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum MarkKind {
     /// A checkpoint, which writes `CURRENT` last.
     Checkpoint,
     /// A repair, which has `CURRENT` before the records.
@@ -39,10 +39,10 @@ pub struct Mark {
 
 impl Mark {
     /// Sets the mark in an existing directory, durably.
-    pub fn set(fs: &Arc<dyn FileSystem>, dir: &Path, work: Work) -> Result<Mark> {
+    pub fn set(fs: &Arc<dyn FileSystem>, dir: &Path, work: MarkKind) -> Result<Mark> {
         let write = || {
             let mut file = fs.create(&path(dir), &CreateOptions::default())?;
-            if work == Work::Repair {
+            if work == MarkKind::Repair {
                 file.append(REPAIR)?;
             }
             file.sync(SyncKind::Full)?;
@@ -71,19 +71,19 @@ fn is_empty(files: &[DirEntry]) -> bool {
 }
 
 /// Returns true if these files are the leftovers of interrupted work of this kind.
-fn is_left_by(files: &[DirEntry], work: Work) -> bool {
+fn is_left_by(files: &[DirEntry], work: MarkKind) -> bool {
     files.iter().all(|f| names::parse(&f.name).is_some()) && of(files) == Some(work)
 }
 
 /// Returns true if the work may begin in a directory with these files.
-pub fn is_free(files: &[DirEntry], work: Work) -> bool {
+pub fn is_free(files: &[DirEntry], work: MarkKind) -> bool {
     is_empty(files) || is_left_by(files, work)
 }
 
 /// Removes the leftovers of the same work, the mark last. Returns true if the directory is empty
 /// then, except for a lock file. The caller holds the lock of the directory: otherwise the files
 /// might belong to another process that is still at work.
-pub fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
+pub fn clear(fs: &dyn FileSystem, dir: &Path, work: MarkKind) -> Result<bool> {
     let files = fs.list(dir)?;
     if !is_left_by(&files, work) {
         return Ok(is_empty(&files));
@@ -98,19 +98,19 @@ pub fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
 }
 
 /// Returns the unfinished work in a directory with these files.
-pub fn of(files: &[DirEntry]) -> Option<Work> {
+pub fn of(files: &[DirEntry]) -> Option<MarkKind> {
     let find = |name: &str| files.iter().find(|f| f.name == name);
     match find(names::UNFINISHED)?.len {
         0 if find(names::CURRENT).or(find(names::CURRENT_COPY)).is_some() => None,
-        0 => Some(Work::Checkpoint),
-        _ => Some(Work::Repair),
+        0 => Some(MarkKind::Checkpoint),
+        _ => Some(MarkKind::Repair),
     }
 }
 
 /// Refuses a directory with `CURRENT` and the mark of a repair.
 pub fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     match fs.metadata(&path(dir)) {
-        Ok(mark) if mark.len > 0 => Err(refusal(dir, Work::Repair)),
+        Ok(mark) if mark.len > 0 => Err(refusal(dir, MarkKind::Repair)),
         Ok(_) => Ok(()),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e),
@@ -118,14 +118,14 @@ pub fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
 }
 
 /// Returns the error that says why the directory is no store.
-pub fn refusal(dir: &Path, work: Work) -> Error {
+pub fn refusal(dir: &Path, work: MarkKind) -> Error {
     let why = match work {
-        Work::Checkpoint => {
+        MarkKind::Checkpoint => {
             "a checkpoint into this directory was interrupted (or a repair before it wrote \
              anything), so there is no store here: remove the directory, or take a checkpoint \
              into it again"
         }
-        Work::Repair => {
+        MarkKind::Repair => {
             "a repair into this directory is in progress or was interrupted, so the store here \
              is incomplete: the damaged store is unchanged, repair it into this directory again, \
              or remove the directory; only if the repair reported that just the file UNFINISHED \

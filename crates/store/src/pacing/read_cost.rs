@@ -89,22 +89,22 @@ pub struct ReadCostReport {
 
 /// Sums over bursts of one kind.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct BurstSums {
     bursts: u64,
     reads: u64,
     bytes: u64,
     ns: u64,
 }
 
-impl Sums {
+impl BurstSums {
     fn add(&mut self, reads: u64, bytes: u64, ns: u64, reads_max: u64) {
         self.bursts += 1;
         self.reads += reads;
         self.bytes = self.bytes.saturating_add(bytes);
         self.ns = self.ns.saturating_add(ns);
         if self.reads > reads_max {
-            let Sums { bursts, reads, bytes, ns } = *self;
-            *self = Sums { bursts: bursts / 2, reads: reads / 2, bytes: bytes / 2, ns: ns / 2 };
+            let BurstSums { bursts, reads, bytes, ns } = *self;
+            *self = BurstSums { bursts: bursts / 2, reads: reads / 2, bytes: bytes / 2, ns: ns / 2 };
         }
     }
 
@@ -147,8 +147,8 @@ impl Slope {
 
 #[derive(Debug, Default)]
 struct Learnt {
-    alone: [Sums; KINDS],
-    many: [Sums; KINDS],
+    alone: [BurstSums; KINDS],
+    many: [BurstSums; KINDS],
     /// Bursts since the last derivation.
     underived: u64,
 }
@@ -388,9 +388,9 @@ mod loom_tests {
             let cost = Arc::new(ReadCost::new());
             {
                 let mut learnt = lock(&cost.learnt);
-                learnt.alone[0] = Sums { bursts: 16, reads: 16, bytes: 16 * 4096, ns: 16 * 80_000 };
-                learnt.many[0] = Sums { bursts: 10, reads: 100, bytes: 100 * 1000, ns: 1_000_000 };
-                learnt.many[2] = Sums { bursts: 10, reads: 100, bytes: 100 * 60_000, ns: 10_000_000 };
+                learnt.alone[0] = BurstSums { bursts: 16, reads: 16, bytes: 16 * 4096, ns: 16 * 80_000 };
+                learnt.many[0] = BurstSums { bursts: 10, reads: 100, bytes: 100 * 1000, ns: 1_000_000 };
+                learnt.many[2] = BurstSums { bursts: 10, reads: 100, bytes: 100 * 60_000, ns: 10_000_000 };
             }
             let other = {
                 let cost = cost.clone();

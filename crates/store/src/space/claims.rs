@@ -15,12 +15,12 @@ pub(super) struct Claims {
     pub gauges: Arc<Gauges>,
     pub jobs: Granted,
     pub sizes: Sizes,
-    sums: Sums,
+    sums: DemandSums,
 }
 
 /// The parts of [`Demands`] that are read often.
 #[derive(Debug, Default)]
-struct Sums {
+struct DemandSums {
     pool_bytes: AtomicU64,
     table_share: AtomicU64,
     fixed_bytes: AtomicU64,
@@ -50,7 +50,7 @@ impl Claims {
             gauges: gauges.clone(),
             jobs: Granted::default(),
             sizes,
-            sums: Sums::default(),
+            sums: DemandSums::default(),
         }
     }
 

@@ -94,7 +94,7 @@ fn an_engine_absent_at_the_log_end_is_notified() {
 fn an_interrupted_repair_is_refused_by_every_open() {
     let sim = SimEnv::new(3);
     drop(open(sim.env()).unwrap());
-    let mark = unfinished::Mark::set(&sim.env().fs, Path::new(DIR), unfinished::Work::Repair).unwrap();
+    let mark = unfinished::Mark::set(&sim.env().fs, Path::new(DIR), unfinished::MarkKind::Repair).unwrap();
     let refusal = open(sim.env()).err().unwrap();
     assert_eq!(refusal.kind(), ErrorKind::NotFound);
     assert!(refusal.to_string().contains("repair"), "{refusal}");
