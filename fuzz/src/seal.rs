@@ -109,7 +109,8 @@ fn of_vsst(bytes: &[u8]) -> Vec<Region> {
 fn of_segment(bytes: &[u8]) -> Vec<Region> {
     let footer = bytes.last_chunk().expect("a valid segment");
     let uid = uid_at(footer, 0);
-    let footer = segment::footer::Footer::decode(footer, uid, bytes.len() as u64).expect("a valid segment");
+    let footer =
+        segment::footer::SegmentFooter::decode(footer, uid, bytes.len() as u64).expect("a valid segment");
     let mut all = vec![Region::new(0, footer.header_len as usize, Seal::Frame(uid))];
     let chunk_len = footer.chunk_len as usize + segment::SUM_LEN;
     let end = bytes.len() - FOOTER_LEN;

@@ -160,7 +160,7 @@ pub fn vsst_footer(data: &[u8]) {
         if let Ok(footer) = Footer::decode_as(FileKind::Vsst, &bytes, uid, file_len) {
             assert!(footer.meta.end() <= file_len, "a meta index outside of the file");
         }
-        if let Ok(footer) = segment_footer::Footer::decode(&bytes, uid, file_len) {
+        if let Ok(footer) = segment_footer::SegmentFooter::decode(&bytes, uid, file_len) {
             assert!(u64::from(footer.header_len) + footer.raw_len <= file_len, "a value outside of the file");
         }
         let sum = base::checksum::checksum_of(&[&bytes[..48], &bytes[52..]]);

@@ -33,7 +33,7 @@ const PLACES: usize = 256;
 
 /// Column values of an entry.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct ColumnValues {
     seq: u64,
     /// Index of the BlobId in `names` of the builder; after the block is finished, in the
     /// dictionary.
@@ -67,7 +67,7 @@ pub struct ReferenceBlockBuilder {
     restarts: Vec<u32>,
     interval: usize,
     /// Column values of each entry.
-    rows: Vec<Row>,
+    rows: Vec<ColumnValues>,
     bounds: RowBounds,
     /// Bits of an entry in all columns together.
     entry_bits: usize,
@@ -123,7 +123,7 @@ impl ReferenceBlockBuilder {
             self.entry_bits = bounds.width();
         }
         let name = self.note_name(reference);
-        self.rows.push(Row { seq, name, raw, extra, expiry });
+        self.rows.push(ColumnValues { seq, name, raw, extra, expiry });
     }
 
     /// Counts a reference in `names`, and returns its index there.
@@ -245,13 +245,13 @@ struct Shape {
 
 /// One entry of the key column.
 #[derive(Clone, Copy)]
-struct KeyEntry {
+struct KeyColumnEntry {
     shared: usize,
     suffix: usize,
     end: usize,
 }
 
-impl KeyEntry {
+impl KeyColumnEntry {
     fn suffix<'a>(&self, block: &'a [u8]) -> &'a [u8] {
         block.get(self.suffix..self.end).unwrap_or_default()
     }
@@ -311,7 +311,7 @@ impl Shape {
     }
 
     #[inline(always)]
-    fn key_at(&self, block: &[u8], mut at: usize) -> Result<KeyEntry> {
+    fn key_at(&self, block: &[u8], mut at: usize) -> Result<KeyColumnEntry> {
         let bytes = block.get(..self.keys_end).unwrap_or_default();
         let shared = varint_at(bytes, &mut at);
         let suffix_len = varint_at(bytes, &mut at);
@@ -319,7 +319,7 @@ impl Shape {
             && let Some(end) = at.checked_add(len as usize)
             && end <= self.keys_end
         {
-            return Ok(KeyEntry { shared: shared as usize, suffix: at, end });
+            return Ok(KeyColumnEntry { shared: shared as usize, suffix: at, end });
         }
         Err(bad("a key in it ends past its end, or the length of the key is cut off"))
     }
@@ -373,7 +373,7 @@ impl Shape {
         global_seq: Option<SeqNo>,
         user_key: &[u8],
         trailer: u64,
-    ) -> Result<Option<(usize, KeyEntry, bool)>> {
+    ) -> Result<Option<(usize, KeyColumnEntry, bool)>> {
         let run =
             self.run(block, |key, t| before(key, reported_trailer(t, global_seq), user_key, trailer))?;
         let mut at = self.restart(block, run)?;

@@ -33,7 +33,7 @@ impl Run {
 }
 
 /// A wanted extent of an open file.
-pub struct Wanted<'f> {
+pub struct WantedExtent<'f> {
     /// Number of the file.
     pub number: u64,
     /// The open file.
@@ -42,10 +42,10 @@ pub struct Wanted<'f> {
     pub extent: Range<u64>,
 }
 
-impl<'f> From<&'f BlockRequest> for Wanted<'f> {
+impl<'f> From<&'f BlockRequest> for WantedExtent<'f> {
     fn from(want: &'f BlockRequest) -> Self {
         let Extent { file, offset, len } = want.extent;
-        Wanted { number: file, file: &*want.file, extent: offset..offset.saturating_add(len) }
+        WantedExtent { number: file, file: &*want.file, extent: offset..offset.saturating_add(len) }
     }
 }
 
@@ -55,10 +55,10 @@ fn gap_in(file: &dyn ReadFile) -> u64 {
 }
 
 /// Joins wanted extents into runs. `wanted` is sorted by file and offset.
-pub fn join<'f>(wanted: impl Iterator<Item = Wanted<'f>>) -> Vec<Run> {
+pub fn join<'f>(wanted: impl Iterator<Item = WantedExtent<'f>>) -> Vec<Run> {
     // Looked up once per file, so that one batch uses one cost.
     let mut last: Option<(u64, u64)> = None;
-    join_by(wanted.map(|Wanted { number, file, extent }| {
+    join_by(wanted.map(|WantedExtent { number, file, extent }| {
         let gap = last.filter(|(of, _)| *of == number).map_or_else(|| gap_in(file), |(_, gap)| gap);
         last = Some((number, gap));
         (number, extent, gap)

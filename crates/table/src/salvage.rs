@@ -206,8 +206,8 @@ pub struct LostEntries {
 /// A cursor that moves forward over all readable point entries.
 pub struct SalvageIter {
     table: Arc<Ksst>,
-    references: Option<Walk<ReferenceCursor>>,
-    inline: Option<Walk<InlineCursor>>,
+    references: Option<StreamSalvage<ReferenceCursor>>,
+    inline: Option<StreamSalvage<InlineCursor>>,
     /// True if the current entry is in the reference stream.
     on_references: bool,
     lost: Vec<LostEntries>,
@@ -216,8 +216,9 @@ pub struct SalvageIter {
 impl SalvageIter {
     /// Returns a cursor on the first readable entry.
     pub fn new(table: Arc<Ksst>) -> SalvageIter {
-        let references = table.references.is_some().then(|| Walk::new(BlockKind::References, &table));
-        let inline = table.inline.is_some().then(|| Walk::new(BlockKind::Inline, &table));
+        let references =
+            table.references.is_some().then(|| StreamSalvage::new(BlockKind::References, &table));
+        let inline = table.inline.is_some().then(|| StreamSalvage::new(BlockKind::Inline, &table));
         let mut iter = SalvageIter { table, references, inline, on_references: false, lost: Vec::new() };
         if let Some(walk) = &mut iter.references {
             walk.next_block(&iter.table, &mut iter.lost);
@@ -278,7 +279,7 @@ impl SalvageIter {
 }
 
 /// A walk over one stream.
-struct Walk<C> {
+struct StreamSalvage<C> {
     role: BlockKind,
     /// Index of the current partition, or of the next one.
     at: usize,
@@ -294,9 +295,9 @@ struct Walk<C> {
     last: Vec<u8>,
 }
 
-impl<C: BlockCursor> Walk<C> {
+impl<C: BlockCursor> StreamSalvage<C> {
     fn new(role: BlockKind, table: &Ksst) -> Self {
-        Walk {
+        StreamSalvage {
             role,
             at: 0,
             index: None,

@@ -54,7 +54,7 @@ fn chunks_of(raw_len: u64, chunk_len: u64) -> Option<u64> {
 
 /// Checks that bytes are the footer of the segment `uid` of `len` bytes.
 pub(crate) fn check_footer(bytes: &[u8; footer::FOOTER_LEN], uid: Uid, len: u64) -> Result<()> {
-    footer::Footer::decode(bytes, uid, len).map(|_| ())
+    footer::SegmentFooter::decode(bytes, uid, len).map(|_| ())
 }
 
 /// Returns the length of a whole file: header, `raw_len` bytes in chunks of `chunk_len`, footer.

@@ -94,13 +94,13 @@ pub struct TableCheck {
     counts: Counts,
     /// Index of the current stream, in the order of [`Ksst::streams`].
     stream: usize,
-    walk: Walk,
+    walk: StreamCheck,
     met: FoundDamage,
 }
 
 /// A walk over one stream.
 #[derive(Default)]
-struct Walk {
+struct StreamCheck {
     /// Indexes of the next partition and block.
     p: usize,
     row: usize,
@@ -118,7 +118,7 @@ impl TableCheck {
     pub fn new(table: Arc<Ksst>) -> TableCheck {
         let mut counts = Counts::default();
         counts.properties.min_seq = SeqNo::MAX;
-        TableCheck { table, counts, stream: 0, walk: Walk::default(), met: FoundDamage::default() }
+        TableCheck { table, counts, stream: 0, walk: StreamCheck::default(), met: FoundDamage::default() }
     }
 
     /// Returns the table.
@@ -163,7 +163,7 @@ impl TableCheck {
             if !self.met.any {
                 self.met.sound(self.walk.finish(&table, stream));
             }
-            (self.walk, self.stream) = (Walk::default(), self.stream + 1);
+            (self.walk, self.stream) = (StreamCheck::default(), self.stream + 1);
         }
         (bytes, true)
     }
@@ -295,7 +295,7 @@ fn bad(table: &Ksst, why: &str, offset: u64) -> Error {
     table.file.locate(Error::corruption(why), offset)
 }
 
-impl Walk {
+impl StreamCheck {
     /// Checks the next block, or the start or end of a partition. Returns the number of bytes read.
     /// After an error the walk stands past the damage.
     fn advance<C: BlockCursor>(&mut self, table: &Ksst, stream: &Stream, counts: &mut Counts) -> Result<u64> {

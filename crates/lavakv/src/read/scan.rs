@@ -28,7 +28,7 @@ use base::{Error, Result, SeqNo, ValueKind};
 use cache::Block;
 use lsm::VisibleIterator;
 use std::sync::Arc;
-use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Wanted, join};
+use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, WantedExtent, join};
 use table::{BlockRequest, FetchCost, FetchedBlocks, Reference, Source, Stopped};
 
 /// A key and its value.
@@ -267,7 +267,7 @@ impl PendingScan {
         if self.window.is_gathered {
             let records = wants.iter().filter(|want| want.role == table::BlockKind::Record);
             let bytes: u64 = records.clone().map(|want| want.extent.len).sum();
-            let runs = join(records.map(Wanted::from));
+            let runs = join(records.map(WantedExtent::from));
             let request_bytes = self.tree.context.pace().costs().gap_bytes.unwrap_or(GAP_UNKNOWN);
             self.family.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX), request_bytes);
         }

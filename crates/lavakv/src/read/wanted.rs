@@ -12,7 +12,7 @@ use io::FileRead;
 use lsm::ReadTogether;
 use std::ops::Range;
 use std::sync::Arc;
-use table::runs::{Run, Wanted, join};
+use table::runs::{Run, WantedExtent, join};
 use table::source::{read_now, zeroed};
 use table::{BlockRequest, FetchedBlocks, Source};
 
@@ -33,7 +33,7 @@ impl ReadTogether for SeekReads {
 
 /// Performs the reads `wants` (ascending, each once) and hands them over.
 pub(crate) fn read_wanted(fetched: &mut FetchedBlocks, wants: &[BlockRequest]) {
-    let mut runs = &join(wants.iter().map(Wanted::from))[..];
+    let mut runs = &join(wants.iter().map(WantedExtent::from))[..];
     while !runs.is_empty() {
         let (batch, rest) = runs.split_at(batch_len(runs));
         runs = rest;

@@ -40,7 +40,7 @@ use io::ReadQueue;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use table::runs::{Wanted, join};
+use table::runs::{WantedExtent, join};
 use table::{BlockKind, BlockRequest, Extent, FetchCost};
 
 /// Bound on device reads in flight: as many as a ring takes.
@@ -293,7 +293,7 @@ impl ReadScheduler {
         }
         // Wants of several steps may come together, and joining goes by the order of extents.
         fresh.sort_unstable_by_key(|want: &BlockRequest| want.extent);
-        let runs = join(fresh.iter().map(Wanted::from));
+        let runs = join(fresh.iter().map(WantedExtent::from));
         let mut fresh = fresh.into_iter().map(|want| ReadPart { want, joined: Vec::new() });
         for run in runs {
             let parts = fresh.by_ref().take(run.places.len()).collect();

@@ -30,7 +30,7 @@ pub const MAGIC: [u8; 8] = *b"LAVASEGM";
 
 /// Contents of a footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Footer {
+pub struct SegmentFooter {
     /// Identity of the file.
     pub uid: Uid,
     /// Length of the value, in bytes.
@@ -47,7 +47,7 @@ pub struct Footer {
     pub checksum: u32,
 }
 
-impl Footer {
+impl SegmentFooter {
     /// Encodes the 64 bytes at the end of the file.
     pub fn encode(&self) -> [u8; FOOTER_LEN] {
         let mut out = [0; FOOTER_LEN];
@@ -67,11 +67,11 @@ impl Footer {
     ///
     /// # Errors
     /// `Unsupported` for a newer version; `Corruption` for all other faults.
-    pub fn decode(bytes: &[u8; FOOTER_LEN], uid: Uid, len: u64) -> Result<Footer> {
+    pub fn decode(bytes: &[u8; FOOTER_LEN], uid: Uid, len: u64) -> Result<SegmentFooter> {
         let at = len.saturating_sub(FOOTER_LEN as u64);
         let bad = |why: String| Error::corruption(why).at_offset(at);
         let mut reader = Reader::new(bytes);
-        let footer = Footer {
+        let footer = SegmentFooter {
             uid: Uid(reader.array()?),
             raw_len: reader.u64()?,
             file_len: reader.u64()?,
@@ -137,10 +137,18 @@ impl Footer {
 mod tests {
     use super::*;
 
-    fn footer() -> Footer {
+    fn footer() -> SegmentFooter {
         let uid = Uid::from_words(5, 6);
         let len = file_len(40, 1000, 300).unwrap();
-        Footer { uid, raw_len: 1000, file_len: len, header_len: 40, chunk_len: 300, chunks: 4, checksum: 9 }
+        SegmentFooter {
+            uid,
+            raw_len: 1000,
+            file_len: len,
+            header_len: 40,
+            chunk_len: 300,
+            chunks: 4,
+            checksum: 9,
+        }
     }
 
     #[test]
@@ -149,15 +157,15 @@ mod tests {
         let (uid, len) = (footer.uid, footer.file_len);
         assert_eq!(len, 40 + 1000 + 4 * 4 + 64);
         let mut bytes = footer.encode();
-        assert_eq!(Footer::decode(&bytes, uid, len).unwrap(), footer);
+        assert_eq!(SegmentFooter::decode(&bytes, uid, len).unwrap(), footer);
         for i in 0..FOOTER_LEN * 8 {
             bytes[i / 8] ^= 1 << (i % 8);
-            let e = Footer::decode(&bytes, uid, len).unwrap_err();
+            let e = SegmentFooter::decode(&bytes, uid, len).unwrap_err();
             assert!(e.is_corruption() || e.kind() == ErrorKind::Unsupported, "bit {i}: {e}");
             bytes[i / 8] ^= 1 << (i % 8);
         }
-        assert!(Footer::decode(&bytes, Uid::from_words(5, 7), len).unwrap_err().is_corruption());
-        assert!(Footer::decode(&bytes, uid, len + 1).unwrap_err().is_corruption());
+        assert!(SegmentFooter::decode(&bytes, Uid::from_words(5, 7), len).unwrap_err().is_corruption());
+        assert!(SegmentFooter::decode(&bytes, uid, len + 1).unwrap_err().is_corruption());
     }
 
     #[test]
@@ -165,7 +173,7 @@ mod tests {
         let mut bytes = footer().encode();
         bytes[52] = 2;
         footer::seal(&mut bytes, checksum::mask(footer().uid, footer().file_len - FOOTER_LEN as u64));
-        let e = Footer::decode(&bytes, footer().uid, footer().file_len).unwrap_err();
+        let e = SegmentFooter::decode(&bytes, footer().uid, footer().file_len).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unsupported);
     }
 
@@ -173,17 +181,17 @@ mod tests {
     fn inconsistent_lengths_are_refused_despite_a_valid_checksum() {
         let good = footer();
         for bad in [
-            Footer { raw_len: 1001, ..good },
-            Footer { raw_len: u64::MAX, ..good },
-            Footer { header_len: 41, ..good },
-            Footer { header_len: u32::MAX, ..good },
-            Footer { chunk_len: 0, ..good },
-            Footer { raw_len: 0, chunk_len: 0, chunks: 0, ..good },
-            Footer { chunk_len: 249, ..good },
-            Footer { chunk_len: u32::MAX, ..good },
-            Footer { chunks: 3, ..good },
+            SegmentFooter { raw_len: 1001, ..good },
+            SegmentFooter { raw_len: u64::MAX, ..good },
+            SegmentFooter { header_len: 41, ..good },
+            SegmentFooter { header_len: u32::MAX, ..good },
+            SegmentFooter { chunk_len: 0, ..good },
+            SegmentFooter { raw_len: 0, chunk_len: 0, chunks: 0, ..good },
+            SegmentFooter { chunk_len: 249, ..good },
+            SegmentFooter { chunk_len: u32::MAX, ..good },
+            SegmentFooter { chunks: 3, ..good },
         ] {
-            let e = Footer::decode(&bad.encode(), good.uid, good.file_len).unwrap_err();
+            let e = SegmentFooter::decode(&bad.encode(), good.uid, good.file_len).unwrap_err();
             assert!(e.is_corruption() && e.offset().is_some(), "{e}");
         }
     }

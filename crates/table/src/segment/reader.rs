@@ -1,6 +1,6 @@
 //! Reads ranges of a value segment, in constant memory, and verifies every byte.
 
-use super::footer::{FOOTER_LEN, Footer};
+use super::footer::{FOOTER_LEN, SegmentFooter};
 use super::header::{self, SegmentIdentity};
 use super::{RUN_CHUNKS, SUM_LEN, WINDOW_CHUNKS};
 use crate::verify::{CheckStep, FoundDamage, STEP_LEN};
@@ -21,7 +21,7 @@ struct Chunks {
 #[derive(Debug)]
 pub struct SegmentReader {
     file: Arc<dyn ReadFile>,
-    footer: Footer,
+    footer: SegmentFooter,
     identity: SegmentIdentity,
     user_key: Vec<u8>,
 }
@@ -46,7 +46,7 @@ impl SegmentReader {
         };
         let mut bytes = [0; FOOTER_LEN];
         file.read_at(&mut bytes, at).map_err(|e| blame(e, at))?;
-        let footer = Footer::decode(&bytes, uid, len).map_err(|e| blame(e, at))?;
+        let footer = SegmentFooter::decode(&bytes, uid, len).map_err(|e| blame(e, at))?;
         let mut bytes = vec![0; footer.header_len as usize];
         file.read_at(&mut bytes, 0).map_err(|e| blame(e, 0))?;
         let (identity, user_key) = header::decode(&bytes, uid).map_err(|e| blame(e, 0))?;
@@ -76,7 +76,7 @@ impl SegmentReader {
         let at = at.ok_or_else(|| too_short(len).at_file(file.path()))?;
         let mut bytes = [0; FOOTER_LEN];
         file.read_at(&mut bytes, at)?;
-        let footer = Footer::decode(&bytes, uid, len).map_err(|e| e.at_file(file.path()))?;
+        let footer = SegmentFooter::decode(&bytes, uid, len).map_err(|e| e.at_file(file.path()))?;
         let mut bytes = vec![0; footer.header_len as usize];
         file.read_at(&mut bytes, 0)?;
         Ok(header::decode(&bytes, uid).map_err(|e| e.at_file(file.path()))?.0.number)

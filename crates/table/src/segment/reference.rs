@@ -27,7 +27,7 @@ pub struct SegmentReference {
     pub raw_len: u64,
     /// Length of the file, in bytes.
     pub stored_len: u64,
-    /// Checksum of the value (see [`super::footer::Footer::checksum`]).
+    /// Checksum of the value (see [`super::footer::SegmentFooter::checksum`]).
     pub checksum: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Writes a value segment, from front to back.
 
-use super::footer::{FOOTER_LEN, Footer};
+use super::footer::{FOOTER_LEN, SegmentFooter};
 use super::header::{self, SegmentIdentity};
 use super::{CHUNK_LEN, SUM_LEN};
 use base::codec::put_u32;
@@ -15,7 +15,7 @@ pub struct FinishedSegment {
     pub len: u64,
     /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// Checksum of the value (see [`Footer::checksum`]).
+    /// Checksum of the value (see [`SegmentFooter::checksum`]).
     pub checksum: u32,
 }
 
@@ -114,7 +114,7 @@ impl SegmentWriter {
         if !self.chunk.is_empty() {
             self.write_held_chunk()?;
         }
-        let footer = Footer {
+        let footer = SegmentFooter {
             uid: self.uid,
             raw_len: self.raw_len,
             file_len: self.file.len() + FOOTER_LEN as u64,

@@ -6,7 +6,7 @@
 //! key. They are written behind the records, so that a scan of the keys does not read values, nor
 //! the reverse.
 
-use super::dense::{DenseBuilder, PARTITION_LEN, Row};
+use super::dense::{DenseBuilder, DenseRow, PARTITION_LEN};
 use super::index::{IndexBuilder, trailer};
 use super::properties::VsstProperties;
 use super::record::{self, ALIGNMENT_MAX, Record, SUM_LEN};
@@ -58,7 +58,7 @@ pub struct FinishedVsst {
 }
 
 /// A record of a value log file.
-struct Arrived {
+struct ValueLogRecord {
     user_key: Vec<u8>,
     seq: SeqNo,
     lens: RecordLens,
@@ -82,7 +82,7 @@ pub struct VsstBuilder {
     partition_ends: Separators,
     index: IndexBuilder,
     /// Records written so far, if this is a value log file.
-    arrived: Option<Vec<Arrived>>,
+    arrived: Option<Vec<ValueLogRecord>>,
     /// Properties so far; alignment 0 means not chosen yet.
     properties: VsstProperties,
 }
@@ -167,7 +167,7 @@ impl VsstBuilder {
     pub fn append(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<(RecordLens, u64)> {
         self.check_limits(user_key, seq, value)?;
         let (lens, offset) = self.write_record(user_key, seq, value)?;
-        let one = Arrived { user_key: user_key.to_vec(), seq, lens, offset };
+        let one = ValueLogRecord { user_key: user_key.to_vec(), seq, lens, offset };
         self.arrived.as_mut().expect("a file in order of arrival").push(one);
         Ok((lens, offset))
     }
@@ -298,7 +298,7 @@ impl VsstBuilder {
         if self.dense.len() >= PARTITION_LEN {
             self.cut_partition()?;
         }
-        let row = Row { seq, raw_len: lens.raw_len, units: lens.stored_len / alignment, offset_units };
+        let row = DenseRow { seq, raw_len: lens.raw_len, units: lens.stored_len / alignment, offset_units };
         self.dense.push(user_key, shared, row);
         self.index.push((&self.last_user, self.last_seq), user_key, seq, offset_units);
         self.last_user.truncate(shared);

@@ -24,7 +24,7 @@ const HAS_OFFSETS: u8 = 0x01;
 
 /// One row without its key; offsets and lengths are in units of the alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct DenseRow {
     pub(crate) seq: SeqNo,
     pub(crate) raw_len: u64,
     pub(crate) units: u64,
@@ -37,7 +37,7 @@ pub(crate) struct DenseBuilder {
     rows: Vec<u8>,
     count: u64,
     first_offset_units: u64,
-    last: Row,
+    last: DenseRow,
     /// True if rows store the offsets of their records.
     pub(crate) with_offsets: bool,
 }
@@ -49,11 +49,11 @@ fn step(now: u64, before: u64) -> u64 {
 impl DenseBuilder {
     /// Appends a row; `shared` is the length of the prefix that its key shares with the last key of
     /// the file.
-    pub(crate) fn push(&mut self, user_key: &[u8], shared: usize, row: Row) {
+    pub(crate) fn push(&mut self, user_key: &[u8], shared: usize, row: DenseRow) {
         let shared = if self.count == 0 { 0 } else { shared };
         if self.count == 0 {
             self.first_offset_units = row.offset_units;
-            self.last = Row::default();
+            self.last = DenseRow::default();
         }
         let out = &mut self.rows;
         put_varint(out, shared as u64);
@@ -93,7 +93,7 @@ pub(crate) struct DenseCursor {
     rows_left: usize,
     with_offsets: bool,
     pub(crate) user_key: Vec<u8>,
-    pub(crate) row: Row,
+    pub(crate) row: DenseRow,
 }
 
 impl DenseCursor {
@@ -113,7 +113,7 @@ impl DenseCursor {
         self.at = block.len() - reader.rest().len();
         self.block = block;
         self.user_key.clear();
-        self.row = Row { offset_units, ..Row::default() };
+        self.row = DenseRow { offset_units, ..DenseRow::default() };
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl DenseCursor {
         }
         self.user_key.truncate(shared);
         self.user_key.extend_from_slice(suffix);
-        self.row = Row { seq, raw_len, units, offset_units };
+        self.row = DenseRow { seq, raw_len, units, offset_units };
         Some(())
     }
 }

@@ -10,7 +10,7 @@ use super::dense_index::{DenseIndex, DenseRecord};
 use super::index::Directory;
 use super::keys::VsstKeys;
 use super::properties::VsstProperties;
-use super::record::{self, RECORD_LEN_MAX, Record, Shape};
+use super::record::{self, RECORD_LEN_MAX, Record, RecordHead};
 use crate::compress;
 use crate::file::{BlockKind, TableFile};
 use crate::footer::FileKind;
@@ -39,15 +39,15 @@ pub struct Vsst {
 
 /// Key and reference of a read.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct WantedRecord<'a> {
     user_key: &'a [u8],
     seq: SeqNo,
     reference: &'a Reference,
 }
 
-impl Wanted<'_> {
+impl WantedRecord<'_> {
     /// Checks that a record is the wanted one.
-    fn matches(&self, shape: &Shape, bytes: &[u8]) -> bool {
+    fn matches(&self, shape: &RecordHead, bytes: &[u8]) -> bool {
         shape.seq == self.seq
             && shape.raw_len == self.reference.raw_len
             && bytes.get(shape.key.clone()) == Some(self.user_key)
@@ -145,7 +145,7 @@ impl Vsst {
         {
             return Ok(value);
         }
-        let wanted = Wanted { user_key, seq, reference };
+        let wanted = WantedRecord { user_key, seq, reference };
         let value = match self.read_value(offset, wanted, source).map_err(S::Stop::into_error) {
             Ok(value) => value,
             Err(Ok(e)) if e.is_corruption() => return self.rescue(e, offset, wanted, source),
@@ -197,8 +197,8 @@ impl Vsst {
         let handle = BlockHandle { offset, len: reference.stored_len };
         let block = self.file.cached(handle, BlockKind::Record, counters)?;
         let shape = record::parse_head(&block).ok()?;
-        let found =
-            shape.codec == Compression::None && Wanted { user_key, seq, reference }.matches(&shape, &block);
+        let found = shape.codec == Compression::None
+            && WantedRecord { user_key, seq, reference }.matches(&shape, &block);
         found.then(|| BlockSlice::checked(block, shape.value)).flatten()
     }
 
@@ -215,14 +215,14 @@ impl Vsst {
         seq: SeqNo,
         reference: &Reference,
     ) -> Result<BlockSlice> {
-        self.open_block(bytes, offset, Wanted { user_key, seq, reference })
+        self.open_block(bytes, offset, WantedRecord { user_key, seq, reference })
     }
 
     fn open_block(
         &self,
         block: impl AsRef<[u8]> + Into<Block>,
         offset: u64,
-        wanted: Wanted<'_>,
+        wanted: WantedRecord<'_>,
     ) -> Result<BlockSlice> {
         let bytes = block.as_ref();
         let parsed = record::verify(bytes, self.file.uid, offset).and_then(|()| {
@@ -253,7 +253,7 @@ impl Vsst {
     fn read_value<S: Source>(
         &self,
         offset: u64,
-        wanted: Wanted<'_>,
+        wanted: WantedRecord<'_>,
         source: &mut S,
     ) -> Result<BlockSlice, S::Stop> {
         let len = wanted.reference.stored_len;
@@ -277,7 +277,7 @@ impl Vsst {
         &self,
         e: Error,
         offset: u64,
-        wanted: Wanted<'_>,
+        wanted: WantedRecord<'_>,
         source: &mut S,
     ) -> Result<BlockSlice, S::Stop> {
         source.counters().vsst_dense_searches += 1;

@@ -35,7 +35,7 @@ pub const RECORD_LEN_MAX: usize = limits::BLOCK_LEN_MAX;
 
 /// Decoded head of a record, with the ranges of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct RecordHead {
     pub(crate) codec: Compression,
     pub(crate) key: Range<usize>,
     pub(crate) seq: SeqNo,
@@ -76,7 +76,7 @@ pub(crate) fn alignment_for(record_len: u64) -> u32 {
 }
 
 /// Decodes the head of a record and the ranges of its parts, ignoring the bytes after the value.
-pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
+pub(crate) fn parse_head(bytes: &[u8]) -> Result<RecordHead> {
     let mut reader = Reader::new(bytes);
     let codec = reader.u8()?;
     let codec = Compression::from_u8(codec).ok_or_else(|| {
@@ -101,7 +101,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
             limits::VALUE_LEN_MAX
         )));
     }
-    Ok(Shape {
+    Ok(RecordHead {
         codec,
         key: key_at..key_at + key_len,
         seq: u64::from_le_bytes(seq),
@@ -111,7 +111,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
 }
 
 /// Decodes the head of a whole record, and checks that its parts fill it.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<RecordHead> {
     let shape = parse_head(bytes)?;
     let end = bytes.len().saturating_sub(SUM_LEN);
     match bytes.get(shape.value.end..end) {
@@ -209,7 +209,7 @@ impl<'a> Record<'a> {
         let user_key = stored.get(shape.key).unwrap_or_default();
         debug_assert!(shape.seq <= MAX_SEQ, "7 bytes are 56 bits");
         let mask = checksum::mask(uid, offset);
-        let Shape { codec, seq, raw_len, .. } = shape;
+        let RecordHead { codec, seq, raw_len, .. } = shape;
         Ok(Record { user_key, seq, raw_len, codec, stored, alignment, mask })
     }
 }

@@ -76,7 +76,7 @@ struct Records {
 
 /// Records of a value log file.
 #[derive(Default)]
-struct Arrived {
+struct ValueLogExtents {
     /// Offset and stored length of each.
     extents: Vec<(u64, u64)>,
 }
@@ -89,7 +89,7 @@ pub struct VsstCheck {
     keys: Option<VsstKeys>,
     walk: IndexWalk,
     records: Records,
-    arrived: Arrived,
+    arrived: ValueLogExtents,
     last: Option<(Vec<u8>, u64)>,
     met: FoundDamage,
 }
@@ -110,7 +110,7 @@ impl VsstCheck {
             keys: met.sound(VsstKeys::before_first(vsst.clone())),
             walk: IndexWalk::new(&vsst, &mut met),
             records: Records::default(),
-            arrived: Arrived::default(),
+            arrived: ValueLogExtents::default(),
             last: None,
             met,
             vsst,
@@ -428,7 +428,7 @@ impl Records {
     }
 }
 
-impl Arrived {
+impl ValueLogExtents {
     fn add(&mut self, entry: &KeyEntry<'_>) {
         self.extents.push((entry.offset, entry.stored_len));
     }

@@ -7,7 +7,7 @@ use cache::Cache;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use table::segment::footer::{FOOTER_LEN, Footer};
+use table::segment::footer::{FOOTER_LEN, SegmentFooter};
 use table::{
     ReadCounters, SegmentIdentity, SegmentReader, SegmentWriter, TableOptions, Vsst, VsstBuilder, VsstOptions,
 };
@@ -137,9 +137,9 @@ fn a_segment_header_shorter_than_its_checksum_is_refused() {
     writer.finish().unwrap();
     let bytes = vsst::take(&shared);
     let (body, footer) = bytes.split_last_chunk::<FOOTER_LEN>().unwrap();
-    let footer = Footer::decode(footer, uid(), bytes.len() as u64).unwrap();
+    let footer = SegmentFooter::decode(footer, uid(), bytes.len() as u64).unwrap();
     let moved = u64::from(footer.header_len) - 3;
-    let lying = Footer { header_len: 3, raw_len: footer.raw_len + moved, ..footer };
+    let lying = SegmentFooter { header_len: 3, raw_len: footer.raw_len + moved, ..footer };
     let e = SegmentReader::open(MemRead::new([body, &lying.encode()].concat()), 7, uid()).unwrap_err();
     let expected = "the header of the value segment has 3 bytes, but its checksum has 4";
     assert!(e.is_corruption() && e.message() == expected, "{e}");

@@ -7,7 +7,7 @@ use base::{Error, ErrorKind, Result, Uid};
 use io::Rng;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use table::segment::footer::{FOOTER_LEN, Footer};
+use table::segment::footer::{FOOTER_LEN, SegmentFooter};
 use table::segment::{CHUNK_LEN, RUN_CHUNKS, file_len};
 use table::{FinishedSegment, SegmentIdentity, SegmentReader, SegmentWriter};
 
@@ -284,7 +284,7 @@ fn version_1_can_be_read() {
     let bytes = stored();
     read_everything(bytes.clone(), &fixed_value()).unwrap();
     let tail: &[u8; FOOTER_LEN] = bytes.last_chunk().unwrap();
-    let footer = Footer::decode(tail, uid(), bytes.len() as u64).unwrap();
+    let footer = SegmentFooter::decode(tail, uid(), bytes.len() as u64).unwrap();
     assert_eq!((footer.raw_len, footer.chunk_len, footer.chunks), (2500, 1000, 3));
     assert_eq!(table::footer::uid_of(&*Arc::<MemRead>::clone(&MemRead::new(bytes))).unwrap(), uid());
 }

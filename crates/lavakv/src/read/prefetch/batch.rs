@@ -21,7 +21,7 @@ use cache::{Block, BlockSlice, CacheKey, Segment};
 use io::{FileRead, ReadFile};
 use lsm::ReferenceResolver;
 use std::sync::Arc;
-use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Run, Wanted, join};
+use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Run, WantedExtent, join};
 use table::source::{Stop, zeroed};
 use table::vsst::{Vsst, record::RECORD_LEN_MAX};
 use table::{FetchedBlocks, ReadCounters, Reference, Source};
@@ -114,7 +114,7 @@ impl Values {
             read_wanted(&mut fetched, &wants);
         }
         places.sort_unstable_by_key(|place| (place.vsst.number(), place.offset));
-        let runs = join(places.iter().map(|place| Wanted {
+        let runs = join(places.iter().map(|place| WantedExtent {
             number: place.vsst.number(),
             file: &**place.vsst.file(),
             extent: place.offset..place.offset + place.reference.stored_len,

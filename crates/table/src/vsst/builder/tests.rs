@@ -61,7 +61,7 @@ fn an_overlong_record_is_refused() {
     let mut builder = begin(&env);
     builder.add(b"a", 5, &[1; 40]).unwrap();
     let units = record::RECORD_LEN_MAX as u64 / 8 + 1;
-    builder.dense.push(b"b", 0, Row { seq: 5, raw_len: 40, units, offset_units: 0 });
+    builder.dense.push(b"b", 0, DenseRow { seq: 5, raw_len: 40, units, offset_units: 0 });
     let (len, limit) = (units * 8, record::RECORD_LEN_MAX);
     let expected =
         format!("the key list (dense keys) has a record of {len} bytes, over the limit of {limit} bytes");

@@ -2,7 +2,7 @@ use super::*;
 use crate::prefix::shared_len;
 use io::Rng;
 
-fn random_rows(rng: &mut Rng, with_offsets: bool) -> Vec<(Vec<u8>, Row)> {
+fn random_rows(rng: &mut Rng, with_offsets: bool) -> Vec<(Vec<u8>, DenseRow)> {
     let mut offset_units = rng.below(1 << 40);
     (0..rng.below(60))
         .map(|_| {
@@ -11,14 +11,14 @@ fn random_rows(rng: &mut Rng, with_offsets: bool) -> Vec<(Vec<u8>, Row)> {
             let (units_max, raw_max) = (1 << rng.below(20), 1 << rng.below(24));
             let units = 1 + rng.below(units_max);
             let (seq, raw_len) = (rng.next_u64() >> (8 + rng.below(50)), rng.below(raw_max));
-            let row = Row { seq, raw_len, units, offset_units };
+            let row = DenseRow { seq, raw_len, units, offset_units };
             offset_units = if with_offsets { rng.below(1 << 50) } else { offset_units + units };
             (key, row)
         })
         .collect()
 }
 
-fn encode(rows: &[(Vec<u8>, Row)], with_offsets: bool) -> Vec<u8> {
+fn encode(rows: &[(Vec<u8>, DenseRow)], with_offsets: bool) -> Vec<u8> {
     let mut builder = DenseBuilder { with_offsets, ..DenseBuilder::default() };
     let mut last: &[u8] = b"\0\0\0 the last key of the partition before";
     for (key, row) in rows {
@@ -52,7 +52,7 @@ fn rows_without_a_suffix_round_trip() {
         let units = 9;
         let rows: Vec<_> = (0..200)
             .map(|n| {
-                let row = Row { seq: 1000 - n, raw_len: 70, units, offset_units: n * units };
+                let row = DenseRow { seq: 1000 - n, raw_len: 70, units, offset_units: n * units };
                 (key.to_vec(), row)
             })
             .collect();
