@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use store::commit::tenant;
 use store::manifest::{EngineId, ManifestState};
-use store::repair::{Batches, GroupSelection, LogGap, OnBatch, SalvagedLog, open_lane};
+use store::repair::{Batches, GroupSelection, LogGap, OnSalvagedBatch, SalvagedLog, open_lane};
 use store::secondary_engine::EmbeddedPrimaryBatch;
 use wal::{Lane, LogFilePosition, TenantId};
 
@@ -95,7 +95,7 @@ impl Lanes {
     ///
     /// # Errors
     /// The errors of `take`.
-    pub fn each(&self, take: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
+    pub fn each(&self, take: &mut OnSalvagedBatch<'_>) -> Result<Vec<LogGap>> {
         let batches = self.records.as_ref().map(|(records, tenant)| records.batches(*tenant));
         let mut embedded = Ahead { batches, in_files_below: self.in_files_below, read: VecDeque::new() };
         let gaps = self.own.replay(TENANT, &mut |place, first_seq, payload| {
@@ -331,7 +331,7 @@ struct Ahead<'l> {
 
 impl Ahead<'_> {
     /// Passes the batches before a sequence to `take`.
-    fn below(&mut self, seq: SeqNo, take: &mut OnBatch<'_>) -> Result<()> {
+    fn below(&mut self, seq: SeqNo, take: &mut OnSalvagedBatch<'_>) -> Result<()> {
         let Some(batches) = &mut self.batches else { return Ok(()) };
         loop {
             while self.read.front().is_some_and(|(_, first, _)| *first < seq) {

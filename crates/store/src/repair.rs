@@ -24,7 +24,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use wal::Lane;
 use wal::salvage::displaced::{self, GroupFound};
-pub use wal::salvage::{Batches, LogGap, OnBatch, SalvagedLog};
+pub use wal::salvage::{Batches, LogGap, OnSalvagedBatch, SalvagedLog};
 use wal::salvage::{ListedGroup, LogFile};
 
 /// Source and target of a repair.

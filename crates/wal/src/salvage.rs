@@ -78,7 +78,7 @@ pub struct ListedGroup {
 }
 
 /// Callback for a batch: its end, its first sequence, its bytes.
-pub type OnBatch<'a> = dyn FnMut(&LogFilePosition, SeqNo, &[u8]) -> Result<()> + 'a;
+pub type OnSalvagedBatch<'a> = dyn FnMut(&LogFilePosition, SeqNo, &[u8]) -> Result<()> + 'a;
 
 /// An unreadable part of the log.
 #[derive(Clone, Debug)]
@@ -579,7 +579,7 @@ impl SalvagedLog {
     ///
     /// # Errors
     /// Those of `replay`.
-    pub fn replay(&self, tenant: TenantId, replay: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
+    pub fn replay(&self, tenant: TenantId, replay: &mut OnSalvagedBatch<'_>) -> Result<Vec<LogGap>> {
         let mut batches = self.batches(tenant);
         while batches.step(replay)? {}
         if let Some(error) = self.behind_end.as_ref().filter(|_| self.end_is_open) {
@@ -631,7 +631,7 @@ impl Batches<'_> {
     ///
     /// # Errors
     /// Those of `replay`.
-    pub fn step(&mut self, replay: &mut OnBatch<'_>) -> Result<bool> {
+    pub fn step(&mut self, replay: &mut OnSalvagedBatch<'_>) -> Result<bool> {
         let log = self.log;
         let Some(step) = self.steps.next() else { return Ok(false) };
         match *step {
@@ -684,7 +684,7 @@ impl Batches<'_> {
         &mut self,
         fragments: Fragments<'_>,
         place: &LogFilePosition,
-        replay: &mut OnBatch<'_>,
+        replay: &mut OnSalvagedBatch<'_>,
     ) -> Result<()> {
         for fragment in fragments {
             let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);

@@ -61,7 +61,7 @@ struct Shelf {
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedShelf {
     /// Claimed, read and taken windows. Held for a moment, never while a window is read.
     shelf: Mutex<Shelf, rank::LogAhead>,
     /// Signals the replay: a window came on the shelf.
@@ -72,7 +72,7 @@ struct Shared {
 
 /// A claimed window. Its result comes on the shelf when this is dropped, in any case.
 struct Claim<'s> {
-    shared: &'s Shared,
+    shared: &'s SharedShelf,
     source: Option<Arc<Source>>,
     window: u64,
     read: Read,
@@ -89,7 +89,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-impl Shared {
+impl SharedShelf {
     /// Waits for room and claims a window. `None`: the replay is over.
     fn claim(&self) -> Option<(Claim<'_>, AlignedBuf)> {
         let mut shelf = lock(&self.shelf);
@@ -122,7 +122,7 @@ impl Shared {
 /// The threads of a replay; see the module.
 pub(crate) struct Readers<'e> {
     env: &'e Env,
-    shared: Arc<Shared>,
+    shared: Arc<SharedShelf>,
     threads: Vec<Box<dyn ThreadHandle>>,
 }
 
@@ -168,7 +168,7 @@ impl Drop for Readers<'_> {
 
 /// A file that is read ahead.
 pub(super) struct Ahead {
-    shared: Arc<Shared>,
+    shared: Arc<SharedShelf>,
     source: Arc<Source>,
 }
 
@@ -179,7 +179,7 @@ impl Ahead {
     /// # Errors
     /// Those of reading the window.
     pub fn take(&self, window: u64, buf: &mut AlignedBuf) -> Result<()> {
-        let Shared { shelf, came, went } = &*self.shared;
+        let SharedShelf { shelf, came, went } = &*self.shared;
         let mut shelf = lock(shelf);
         debug_assert_eq!(window, shelf.taken, "windows are taken in their order");
         let mut read = None;
