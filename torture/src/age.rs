@@ -28,7 +28,7 @@ const STEP_NS: u64 = 20_000_000;
 const LOSSES: u64 = 6;
 
 /// A store, and the times of its writes.
-struct Life {
+struct AgeWorkload {
     sim: SimEnv,
     db: Db,
     options: Options,
@@ -62,7 +62,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let age_ns = options.expert.buffered_age_ms_max.unwrap_or_default() * 1_000_000;
     let made = outcome.made(|| Db::open_in(&sim.env(), DIR, &options).doing(|| "open".into()));
     let Some(db) = made else { return outcome };
-    let mut life = Life { sim, db, options, age_ns, written_ns: Vec::new(), durable: 0 };
+    let mut life = AgeWorkload { sim, db, options, age_ns, written_ns: Vec::new(), durable: 0 };
     for nth in 0..LOSSES {
         let lived = guarded(|| life.go_on(&mut rng)).and_then(|lived| lived);
         let policy = pick(&mut rng, &Policy::ALL);
@@ -84,7 +84,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-impl Life {
+impl AgeWorkload {
     /// Runs some bursts, pauses and trickles, and sometimes a flow.
     fn go_on(&mut self, rng: &mut Rng) -> Check {
         for _ in 0..rng.range(2, 6) {

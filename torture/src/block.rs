@@ -30,7 +30,7 @@ use io::kernel::IoEngine;
 use io::kernel::device::{self, DeviceOptions};
 use lavastore::lavafs::fsck;
 use lavastore::{Db, Env, WriteOptions};
-use log::{Image, Replay};
+use log::{DeviceImage, Replay};
 use rig::{Below, Loop, Mounted, Rig};
 use scenario::{Record, Scenario};
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ const DEVICES: [&str; 2] = ["/dev/fuse", "/dev/loop-control"];
 
 /// Result of a case, sent to the parent process.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Report {
+struct CaseReport {
     passed: u64,
     failures: Vec<String>,
     images: Vec<u64>,
@@ -92,7 +92,7 @@ fn scratch_name(seed: u64) -> String {
     format!("scratch-{seed}")
 }
 
-fn take(outcome: &mut Outcome, report: Report, images: u64) {
+fn take(outcome: &mut Outcome, report: CaseReport, images: u64) {
     if let Some(why) = report.skipped {
         return outcome.skip(why, images);
     }
@@ -139,7 +139,7 @@ fn lacking(fs: Below) -> Option<String> {
 }
 
 /// Runs a case in its own process.
-fn run_inside(context: &Context, seed: u64, images: u64) -> Check<Report> {
+fn run_inside(context: &Context, seed: u64, images: u64) -> Check<CaseReport> {
     let program = std::env::current_exe().doing(|| "own path".into())?;
     let mut child = Command::new("timeout")
         .env("PATH", path())
@@ -186,7 +186,7 @@ pub(crate) fn inside(dir: &Path, seed: u64, images: u64) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let scratch = dir.join(scratch_name(seed));
-    let mut report = Report::default();
+    let mut report = CaseReport::default();
     let done = guarded(|| try_case(dir, &scratch, seed, images, &mut report));
     if let Err(why) = done.and_then(|done| done) {
         report.failures.push(why);
@@ -196,7 +196,7 @@ pub(crate) fn inside(dir: &Path, seed: u64, images: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn try_case(dir: &Path, scratch: &Path, seed: u64, images: u64, report: &mut Report) -> Check {
+fn try_case(dir: &Path, scratch: &Path, seed: u64, images: u64, report: &mut CaseReport) -> Check {
     rig::mount_scratch(scratch)?;
     let scenario = Scenario::new(seed);
     let image = match prepare(&scenario, scratch) {
@@ -243,7 +243,7 @@ fn try_case(dir: &Path, scratch: &Path, seed: u64, images: u64, report: &mut Rep
 
 /// Creates the file system and checks that this machine supports the next steps. An error names the
 /// missing feature.
-fn prepare(scenario: &Scenario, scratch: &Path) -> Check<Image> {
+fn prepare(scenario: &Scenario, scratch: &Path) -> Check<DeviceImage> {
     let image = scratch.join("image");
     rig::create(&image, scenario.fs.device_len())?;
     match scenario.fs.maker() {
@@ -308,7 +308,7 @@ fn look(
     scenario: &Scenario,
     record: &Record,
     scratch: &Path,
-    image: &Image,
+    image: &DeviceImage,
     log_len: u64,
     rng: &mut Rng,
 ) -> Check {

@@ -15,7 +15,7 @@
 
 use crate::Cli;
 use catalogue::{Canary, canaries, root};
-use copy::Copy;
+use copy::TreeCopy;
 use lavastore::Env;
 use patch::Catcher;
 use std::collections::BTreeMap;
@@ -135,14 +135,14 @@ fn part_of(len: usize, k: usize, n: usize) -> std::ops::Range<usize> {
 struct Builds<'c> {
     root: &'c Path,
     canaries: &'c [Canary],
-    copies: BTreeMap<usize, Copy>,
+    copies: BTreeMap<usize, TreeCopy>,
     /// The builds that exist: of which copy, and what.
     built: Vec<(usize, String)>,
 }
 
 impl Builds<'_> {
     /// Builds the copy that has the patch of a canary, as far as its row or test needs it.
-    fn build(&mut self, canary: &Canary) -> Result<&Copy, String> {
+    fn build(&mut self, canary: &Canary) -> Result<&TreeCopy, String> {
         let number = canary.build;
         if !self.copies.contains_key(&number) {
             let edits: Vec<_> =
@@ -151,7 +151,7 @@ impl Builds<'_> {
                 std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.root.join("target"), PathBuf::from);
             let into = target.join(format!("canaries/{number}"));
             let copy =
-                Copy::make(self.root, &into, &edits).map_err(|e| format!("cannot copy the tree: {e}"))?;
+                TreeCopy::make(self.root, &into, &edits).map_err(|e| format!("cannot copy the tree: {e}"))?;
             self.copies.insert(number, copy);
         }
         let copy = self.copies.get(&number).ok_or("there is no copy")?;
@@ -165,7 +165,7 @@ impl Builds<'_> {
 }
 
 /// Returns the finding that caught a canary, or the reason why there is none.
-fn catch(canary: &Canary, copy: &Copy, cli: &Cli) -> Result<String, String> {
+fn catch(canary: &Canary, copy: &TreeCopy, cli: &Cli) -> Result<String, String> {
     let name = &canary.patch.name;
     match &canary.patch.by {
         Catcher::Row { row, seed } => {
@@ -189,7 +189,7 @@ fn catch(canary: &Canary, copy: &Copy, cli: &Cli) -> Result<String, String> {
 
 fn run_row(
     name: &str,
-    copy: &Copy,
+    copy: &TreeCopy,
     cli: &Cli,
     row: &str,
     args: &[&str],

@@ -11,7 +11,7 @@ use crate::driver::{
     Driver, DriverParameters, Model, compare, compare_checkpoint, families_of, scan, write_one,
 };
 use crate::files::{check_at_rest, check_opened};
-use crate::history::{Found, Loss};
+use crate::history::{FamilyEntries, Loss};
 use crate::machine;
 use crate::machine::DIR;
 use crate::plan::{self, Data};
@@ -274,7 +274,7 @@ pub(crate) fn check_verify(db: &Db) -> Check {
 /// Compacts everything to release data kept for snapshots that died with the process: no older
 /// version and no deleted key may reappear. (Drawn from a separate generator, so that recorded
 /// seeds keep their draws.)
-fn compact_all(db: &Db, found: &Found, rng: &Rng) -> Check {
+fn compact_all(db: &Db, found: &FamilyEntries, rng: &Rng) -> Check {
     let mut aside = Rng::new(rng.clone().next_u64() ^ 0x636f_6d70_6163);
     if !aside.one_in(4) {
         return Ok(());
@@ -291,7 +291,7 @@ fn compact_all(db: &Db, found: &Found, rng: &Rng) -> Check {
 }
 
 /// Checks point reads and a backward iteration against the scan.
-fn spot_check(db: &Db, found: &Found, rng: &mut Rng) -> Check {
+fn spot_check(db: &Db, found: &FamilyEntries, rng: &mut Rng) -> Check {
     for family in families_of(db)? {
         let entries = &found[&family.id()];
         for _ in 0..3.min(entries.len()) {
@@ -325,7 +325,7 @@ pub(crate) fn go_on(
     options: &Options,
     sim: &SimEnv,
     data: &Data,
-    found: Found,
+    found: FamilyEntries,
     rng: &mut Rng,
 ) -> Check {
     let mut model: Model = found.into_iter().map(|(id, e)| (id, Contents::from_entries(e))).collect();

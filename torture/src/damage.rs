@@ -40,7 +40,7 @@ const CHANGES: u64 = 1_000;
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6461_6d61_6765);
-    let Some(store) = outcome.made(|| Store::make(seed, &mut rng)) else { return outcome };
+    let Some(store) = outcome.made(|| ClosedStore::make(seed, &mut rng)) else { return outcome };
     let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damage, rng| {
         let seen = guarded(|| store.live_on(sim, damage, rng)).and_then(|seen| seen);
@@ -57,7 +57,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
 }
 
 /// A closed store.
-struct Store {
+struct ClosedStore {
     sim: SimEnv,
     model: Model,
     data: Data,
@@ -65,7 +65,7 @@ struct Store {
     listed: Vec<(String, u64)>,
 }
 
-struct Damage {
+struct FileDamage {
     what: &'static str,
     text: String,
     /// The changed files.
@@ -78,14 +78,14 @@ struct Damage {
 type Keys = (Vec<u8>, Vec<u8>);
 
 #[derive(Default)]
-struct Seen {
+struct DamageCounts {
     lost: usize,
     told_early: usize,
     by_scrub: u64,
 }
 
-impl Store {
-    fn make(seed: u64, rng: &mut Rng) -> Check<Store> {
+impl ClosedStore {
+    fn make(seed: u64, rng: &mut Rng) -> Check<ClosedStore> {
         let (knobs, data) = DriverParameters::to_damage(rng, 30..150, (options, churn_options));
         let mut driver = Driver::new(seed, knobs, data);
         driver.run()?;
@@ -100,11 +100,11 @@ impl Store {
         driver.abandon();
         let mut listed = damage::files(&sim)?;
         listed.retain(|(path, len)| *len > 0 && live.contains(&name_of(path)));
-        Ok(Store { sim, model, data, listed })
+        Ok(ClosedStore { sim, model, data, listed })
     }
 
     /// Damages a file; `None` if there is none, or if it is unchanged.
-    fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damage>> {
+    fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<FileDamage>> {
         if self.listed.is_empty() {
             return Ok(None);
         }
@@ -141,10 +141,10 @@ impl Store {
         let text = format!("{what}: {path} ({len} B), {other} at {at}");
         let same = sim.state_hash() == self.sim.state_hash();
         let blocks = if machine::is_lavafs() || same { None } else { self.damaged_blocks(sim, &path) };
-        Ok((!same).then_some(Damage { what, text, names, blocks }))
+        Ok((!same).then_some(FileDamage { what, text, names, blocks }))
     }
 
-    /// Computes [`Damage::blocks`].
+    /// Computes [`FileDamage::blocks`].
     fn damaged_blocks(&self, sim: &SimEnv, path: &str) -> Option<Vec<Keys>> {
         let (before, after) = (self.sim.read_file(path).ok()?, sim.read_file(path).ok()?);
         if !path.ends_with(".ksst") || before.len() != after.len() {
@@ -166,11 +166,11 @@ impl Store {
     }
 
     /// Runs the checks of the module comment.
-    fn live_on(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
+    fn live_on(&self, sim: &SimEnv, damage: &FileDamage, rng: &mut Rng) -> Check<DamageCounts> {
         let drawn = options(rng);
         let is_scrubbed = drawn.expert.scrub_bytes_per_s > 0;
         let db = Db::open_in(&machine::env(sim)?, DIR, &drawn).doing(|| "open".into())?;
-        let mut seen = Seen { told_early: db.damaged_files().len(), ..Seen::default() };
+        let mut seen = DamageCounts { told_early: db.damaged_files().len(), ..DamageCounts::default() };
         if is_scrubbed && rng.one_in(2) {
             found_by_scrub(&db, damage)?;
             seen.by_scrub = 1;
@@ -259,7 +259,7 @@ type Touched = BTreeMap<FamilyId, BTreeSet<Vec<u8>>>;
 /// Expected state of a store.
 struct Witness<'a> {
     model: &'a Model,
-    damage: &'a Damage,
+    damage: &'a FileDamage,
     /// Result of `verify`; `None` before it ran.
     told: Option<&'a [DamagedFile]>,
     touched: &'a Touched,
@@ -400,7 +400,7 @@ fn data_blocks(listing: &str) -> Option<Vec<(Range<usize>, Keys)>> {
 }
 
 /// Checks that a scrub pass finds all damaged files that are still live.
-fn found_by_scrub(db: &Db, damage: &Damage) -> Check {
+fn found_by_scrub(db: &Db, damage: &FileDamage) -> Check {
     for _ in 0..100_000 {
         if db.stats().scrub_passes > 0 {
             let told = db.damaged_files();
@@ -416,7 +416,7 @@ fn found_by_scrub(db: &Db, damage: &Damage) -> Check {
 }
 
 /// Checks that `verify` finds exactly the damaged files that are still live.
-fn told_by_verify(db: &Db, damage: &Damage) -> Check<Vec<DamagedFile>> {
+fn told_by_verify(db: &Db, damage: &FileDamage) -> Check<Vec<DamagedFile>> {
     let report = db.verify().doing(|| "verify".into())?;
     for error in &report.errors {
         let named = error.file().map(|file| name_of(&file.to_string_lossy())).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::check::{Check, Doing, ensure, show};
 use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, pick};
-use crate::repair::{Damaged, Store, bytes_of};
+use crate::repair::{Damaged, RepairStore, bytes_of};
 use crate::state::{Change, Contents, Entries, FamilyId};
 use io::Rng;
 use lavastore::testing::SimEnv;
@@ -24,7 +24,7 @@ const DAMAGES: u64 = 6;
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6461_6d6c_6f67);
-    let Some(store) = outcome.made(|| Store::make(seed, true, &mut rng)) else { return outcome };
+    let Some(store) = outcome.made(|| RepairStore::make(seed, true, &mut rng)) else { return outcome };
     let break_it = |sim: &SimEnv, rng: &mut Rng| damage_it(sim, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damaged, rng| {
         let looked = guarded(|| look(&store, sim, damaged, rng)).and_then(|seen| seen);
@@ -82,7 +82,7 @@ fn is_typed(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported) && error.file().is_some()
 }
 
-fn look(store: &Store, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<&'static str> {
+fn look(store: &RepairStore, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<&'static str> {
     let options = Options { create_if_missing: false, ..plan::roomy(plan::options(rng)) };
     let before = bytes_of(sim)?;
     let copy = sim.fork(rng.next_u64());
@@ -144,7 +144,7 @@ fn families(db: &Db) -> Vec<Family> {
     db.family_names().iter().filter_map(|name| db.open_family(name).ok()).collect()
 }
 
-fn everything_is_there(store: &Store, db: &Db) -> Check {
+fn everything_is_there(store: &RepairStore, db: &Db) -> Check {
     for (id, contents) in &store.driver.model {
         let own = families(db).into_iter().find(|family| family.id() == *id);
         let own = own.ok_or_else(|| format!("family {id} is not there"))?;
@@ -180,7 +180,7 @@ fn entries(family: &Family) -> Check<(Entries, bool)> {
 }
 
 /// Checks that each family equals its state after some number of changes, at least `low`.
-fn shows_a_prefix(store: &Store, db: &Db, low: u64) -> Check<&'static str> {
+fn shows_a_prefix(store: &RepairStore, db: &Db, low: u64) -> Check<&'static str> {
     let (mut all, mut part) = (true, false);
     for family in families(db) {
         let (found, failed) = entries(&family)?;
@@ -229,7 +229,7 @@ fn shows_a_prefix(store: &Store, db: &Db, low: u64) -> Check<&'static str> {
 }
 
 /// Returns the changes of a family with their sequence numbers.
-fn changes(store: &Store, id: FamilyId) -> impl Iterator<Item = (u64, &Change)> {
+fn changes(store: &RepairStore, id: FamilyId) -> impl Iterator<Item = (u64, &Change)> {
     let own = store.driver.history.sequenced().filter(move |(_, (family, _))| *family == id);
     own.map(|(seq, (_, change))| (seq, change))
 }

@@ -22,7 +22,7 @@ use crate::check::Check;
 use crate::crash::{TRACE, check_verify, kind, loss};
 use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
-use life::{Life, Pending};
+use life::{EngineWorkload, Pending};
 use session::OpenEngines;
 
 /// Crash states tested per workload.
@@ -31,7 +31,7 @@ const STATES: u64 = 16;
 const SESSIONS_MAX: u64 = 4;
 
 /// Runs some sessions that end with a close.
-fn live(life: &mut Life) -> Check {
+fn live(life: &mut EngineWorkload) -> Check {
     for session in 0..life.rng.range(2, 6) {
         let who = OpenEngines::draw(&mut life.rng);
         let steps = life.rng.range(4, 40);
@@ -42,7 +42,13 @@ fn live(life: &mut Life) -> Check {
 
 /// Crashes at an operation of a recorded workload; after some sessions all promised data must be
 /// there.
-fn after_crash(life: &Life, op: u64, kind: CrashKind, sim: SimEnv, mut rng: Rng) -> (String, Check) {
+fn after_crash(
+    life: &EngineWorkload,
+    op: u64,
+    kind: CrashKind,
+    sim: SimEnv,
+    mut rng: Rng,
+) -> (String, Check) {
     let sessions = rng.range(1, SESSIONS_MAX + 1);
     let mut next = life.after(sim, rng, Pending::of(op, loss(kind)));
     let mut story = format!("{kind:?} at operation {op}");
@@ -67,7 +73,7 @@ fn after_crash(life: &Life, op: u64, kind: CrashKind, sim: SimEnv, mut rng: Rng)
 }
 
 /// Prints the history if requested.
-fn told(story: String, life: &Life) -> String {
+fn told(story: String, life: &EngineWorkload) -> String {
     if std::env::var_os(TRACE).is_some() {
         println!("after the crash:\n{}", life.sim.trace());
     }
@@ -76,7 +82,7 @@ fn told(story: String, life: &Life) -> String {
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut life = Life::new(seed);
+    let mut life = EngineWorkload::new(seed);
     let lived = guarded(|| live(&mut life)).and_then(|lived| lived);
     let traces = std::env::var_os(TRACE).is_some();
     if let Err(why) = lived {

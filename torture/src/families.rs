@@ -24,7 +24,7 @@ use lavastore::{Db, Family, Options, WriteBatch, WriteOptions};
 const BATCH_FAMILIES_MAX: u64 = 8;
 
 /// A store of many families.
-struct Store {
+struct ManyFamilies {
     sim: SimEnv,
     options: Options,
     db: Db,
@@ -42,7 +42,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
 }
 
 fn run(seed: u64, rng: &mut Rng) -> Check {
-    let mut store = Store::new(seed, rng)?;
+    let mut store = ManyFamilies::new(seed, rng)?;
     let steps = pick(rng, &[50, 200, 600]);
     if rng.one_in(3) {
         let effect = pick(rng, &[FaultEffect::Eio, FaultEffect::NoSpace]);
@@ -59,7 +59,7 @@ fn run(seed: u64, rng: &mut Rng) -> Check {
     let after = store.sim.crash(kind, rng.next_u64());
     store.sim.clear_faults();
     tally::add(&store.db);
-    let Store { options, writes, durable, families, .. } = store;
+    let ManyFamilies { options, writes, durable, families, .. } = store;
     let count = families.len();
     drop((families, store.db));
     let db = Db::open_in(&machine::env(&after)?, DIR, &options).doing(|| "refused to open".into())?;
@@ -70,8 +70,8 @@ fn run(seed: u64, rng: &mut Rng) -> Check {
     db.close().doing(|| "close".into())
 }
 
-impl Store {
-    fn new(seed: u64, rng: &mut Rng) -> Check<Store> {
+impl ManyFamilies {
+    fn new(seed: u64, rng: &mut Rng) -> Check<ManyFamilies> {
         let sim = machine::new(seed);
         let options = Options {
             memtable_bytes: pick(rng, &[64 << 10, 1 << 20]),
@@ -85,7 +85,7 @@ impl Store {
             let family = db.create_family(&name(nth), &options.family).doing(|| "create".into())?;
             families.push(family);
         }
-        Ok(Store { sim, options, db, families, writes: vec![Vec::new()], durable: 0 })
+        Ok(ManyFamilies { sim, options, db, families, writes: vec![Vec::new()], durable: 0 })
     }
 
     fn step(&mut self, rng: &mut Rng) -> Result<(), lavastore::Error> {

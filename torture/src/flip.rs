@@ -11,7 +11,7 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, ensure, show};
 use crate::driver::{Driver, DriverParameters, families_of};
-use crate::history::Found;
+use crate::history::FamilyEntries;
 use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, pick};
@@ -28,7 +28,7 @@ const KINDS: [&str; 9] =
     [".ksst", ".ksst", ".vsst", ".vsst", ".log", "/MANIFEST", "/CURRENT", "/STAGING", "/LOCK"];
 
 /// Result of a damage.
-enum Seen {
+enum DamageEffect {
     /// All answers were correct.
     Right,
     /// An error reported it.
@@ -41,7 +41,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x666c_6970);
     let closed = !rng.one_in(6);
-    let Some(store) = outcome.made(|| Store::make(seed, closed, &mut rng)) else { return outcome };
+    let Some(store) = outcome.made(|| FlipStore::make(seed, closed, &mut rng)) else { return outcome };
     let break_it = |sim: &SimEnv, rng: &mut Rng| break_a_file(sim, &store.older, &KINDS, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damage, rng| {
         if sim.state_hash() == store.image {
@@ -49,9 +49,9 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         }
         let seen = guarded(|| store.look(sim, damage, rng)).and_then(|r| r);
         match seen {
-            Ok(Seen::Right) => outcome.note("harmless", 1),
-            Ok(Seen::Error) => outcome.note("detected", 1),
-            Ok(Seen::Cut) => {
+            Ok(DamageEffect::Right) => outcome.note("harmless", 1),
+            Ok(DamageEffect::Error) => outcome.note("detected", 1),
+            Ok(DamageEffect::Cut) => {
                 outcome.note("above the watermark, cut as torn", 1);
                 return;
             }
@@ -63,7 +63,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-struct Store {
+struct FlipStore {
     driver: Driver,
     /// The final state.
     sim: SimEnv,
@@ -83,8 +83,8 @@ pub(crate) struct Damage {
     pub flip: bool,
 }
 
-impl Store {
-    fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
+impl FlipStore {
+    fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<FlipStore> {
         let (knobs, data) = DriverParameters::to_damage(rng, 10..60, (plan::options, plan::churn_options));
         let mut driver = Driver::new(seed, knobs, data);
         driver.run()?;
@@ -99,15 +99,15 @@ impl Store {
         driver.abandon();
         driver.history.changed();
         let image = sim.state_hash();
-        Ok(Store { driver, sim, older, image, closed })
+        Ok(FlipStore { driver, sim, older, image, closed })
     }
 
     /// Opens the store and reads everything.
-    fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
-        let Some(env) = mounted(sim)? else { return Ok(Seen::Error) };
+    fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<DamageEffect> {
+        let Some(env) = mounted(sim)? else { return Ok(DamageEffect::Error) };
         let db = match Db::open_in(&env, DIR, &plan::options(rng)) {
             Ok(db) => db,
-            Err(e) => return names_a_file(&e, "open").map(|()| Seen::Error),
+            Err(e) => return names_a_file(&e, "open").map(|()| DamageEffect::Error),
         };
         if rng.one_in(3) {
             // Background work that meets the damage must not propagate it.
@@ -120,7 +120,7 @@ impl Store {
         seen
     }
 
-    fn ask(&self, db: &Db, damage: &Damage) -> Check<Seen> {
+    fn ask(&self, db: &Db, damage: &Damage) -> Check<DamageEffect> {
         let model = &self.driver.model;
         let families = families_of(db)?;
         let ids: Vec<u32> = model.keys().copied().collect();
@@ -134,7 +134,7 @@ impl Store {
                 },
             "families {found:?} instead of {ids:?}"
         );
-        let (mut errors, mut all) = (0, Found::new());
+        let (mut errors, mut all) = (0, FamilyEntries::new());
         let empty = Contents::default();
         for family in &families {
             let (entries, complete) = read_all(family)?;
@@ -158,18 +158,18 @@ impl Store {
         // `verify` does not cover files outside of all versions.
         let held = db.engine().live_files().files.iter().any(|name| damage.path.ends_with(name.as_str()));
         ensure!(!(table && damage.flip && held && noticed == 0), "verify did not notice");
-        Ok(if errors + noticed > 0 { Seen::Error } else { Seen::Right })
+        Ok(if errors + noticed > 0 { DamageEffect::Error } else { DamageEffect::Right })
     }
 
     /// Judges a killed store: its contents must be a prefix of the writes. Families and writes are
     /// judged separately, because the last manifest edit may also look torn.
-    fn judge_tail(&self, found: &Found) -> Check<Seen> {
+    fn judge_tail(&self, found: &FamilyEntries) -> Check<DamageEffect> {
         let families_cut = self.driver.history.families_lag(found)?;
         if families_cut {
-            return Ok(Seen::Cut);
+            return Ok(DamageEffect::Cut);
         }
         let end = self.driver.history.longest_prefix(found)?;
-        Ok(if end < self.driver.history.writes.len() { Seen::Cut } else { Seen::Right })
+        Ok(if end < self.driver.history.writes.len() { DamageEffect::Cut } else { DamageEffect::Right })
     }
 }
 

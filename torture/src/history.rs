@@ -73,7 +73,7 @@ pub(crate) enum Loss {
 }
 
 /// Contents of each family of a store.
-pub(crate) type Found = BTreeMap<FamilyId, Entries>;
+pub(crate) type FamilyEntries = BTreeMap<FamilyId, Entries>;
 
 /// The durability-relevant events of a run.
 #[derive(Clone, Debug, Default)]
@@ -120,7 +120,7 @@ impl History {
     }
 
     /// Checks the contents after a crash at operation `op`.
-    pub fn check(&self, op: u64, loss: Loss, found: &Found) -> Check {
+    pub fn check(&self, op: u64, loss: Loss, found: &FamilyEntries) -> Check {
         self.check_families(op, found)?;
         let range = self.range(op, loss);
         let tables = self.tables.get_or_init(|| self.make_tables());
@@ -166,7 +166,7 @@ impl History {
 
     /// Checks that the families are those after a prefix of the family changes that covers the
     /// acknowledged ones.
-    fn check_families(&self, op: u64, found: &Found) -> Check {
+    fn check_families(&self, op: u64, found: &FamilyEntries) -> Check {
         let acknowledged = self.families.iter().filter(|f| f.end_op <= op).count();
         let begun = self.families.iter().filter(|f| f.begin_op <= op).count();
         let ids: Vec<FamilyId> = found.keys().copied().collect();
@@ -272,7 +272,7 @@ impl History {
     }
 
     /// Compares with the longest prefix, for the error message.
-    fn complaint(&self, range: Range, found: &Found) -> String {
+    fn complaint(&self, range: Range, found: &FamilyEntries) -> String {
         let mut parts = Vec::new();
         for end in [range.min, range.max] {
             let expected = self.contents_after(end);
@@ -308,7 +308,7 @@ impl History {
 
     /// Checks the contents after failed calls: every acknowledged write within the required range,
     /// and each failed one whole or not at all.
-    pub fn check_with_failures(&self, op: u64, loss: Loss, found: &Found) -> Check {
+    pub fn check_with_failures(&self, op: u64, loss: Loss, found: &FamilyEntries) -> Check {
         self.check_families_with_failures(found)?;
         let range = self.range(op, loss);
         let doubtful: Vec<usize> = (0..range.max).filter(|i| self.writes[*i].failed).collect();
@@ -327,7 +327,7 @@ impl History {
         Err(self.complaint(range, found))
     }
 
-    fn check_families_with_failures(&self, found: &Found) -> Check {
+    fn check_families_with_failures(&self, found: &FamilyEntries) -> Check {
         let dropped = |id: FamilyId| self.families.iter().any(|f| f.id == id && !f.created);
         let known = self.ids();
         let extra = found.keys().filter(|id| !known.contains(id)).count();
@@ -341,7 +341,7 @@ impl History {
     }
 
     /// Returns true if the families are those of an earlier moment, before their last change.
-    pub fn families_lag(&self, found: &Found) -> Check<bool> {
+    pub fn families_lag(&self, found: &FamilyEntries) -> Check<bool> {
         if self.check_families(u64::MAX, found).is_ok() {
             return Ok(false);
         }
@@ -350,7 +350,7 @@ impl History {
     }
 
     /// Returns the longest prefix that explains the contents, at least the flushed writes.
-    pub fn longest_prefix(&self, found: &Found) -> Check<usize> {
+    pub fn longest_prefix(&self, found: &FamilyEntries) -> Check<usize> {
         let range = self.range(u64::MAX, Loss::Power);
         let range = Range { min: range.volatile_min, max: self.writes.len(), ..range };
         let tables = self.tables.get_or_init(|| self.make_tables());

@@ -31,17 +31,17 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let descriptors = (FaultEffect::NoDescriptor, "EMFILE");
     let mut ways: Vec<_> = EFFECTS
         .into_iter()
-        .flat_map(|effect| [(effect, Lasts::Once, 1), (effect, Lasts::ForEver, 1)])
+        .flat_map(|effect| [(effect, FailureDuration::Once, 1), (effect, FailureDuration::ForEver, 1)])
         .collect();
-    ways.push((descriptors, Lasts::Once, 1));
+    ways.push((descriptors, FailureDuration::Once, 1));
     // Lasting failures are drawn for some calls only, since only the clock ends them.
-    ways.extend([(descriptors, Lasts::ForAWhile, 4), (descriptors, Lasts::ForEver, 4)]);
+    ways.extend([(descriptors, FailureDuration::ForAWhile, 4), (descriptors, FailureDuration::ForEver, 4)]);
     for ((effect, name), lasts, one_in) in ways {
         for call in (seed % one_in..CALLS_MAX).step_by(one_in as usize) {
             let ran = guarded(|| fail_one(seed, call, effect, lasts)).and_then(|r| r);
             match ran {
                 Ok(true) => {
-                    outcome.note("EMFILE for a while", u64::from(lasts == Lasts::ForAWhile));
+                    outcome.note("EMFILE for a while", u64::from(lasts == FailureDuration::ForAWhile));
                     outcome.take(Ok(()));
                 }
                 Ok(false) => break,
@@ -58,7 +58,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
 
 /// Duration of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lasts {
+enum FailureDuration {
     /// One call.
     Once,
     /// Some simulated time.
@@ -89,7 +89,7 @@ fn between_steps(seed: u64, outcome: &mut Outcome) {
         for _ in 0..3.min(moments.len()) {
             let call = moments.swap_remove(rng.below(moments.len() as u64) as usize);
             let (effect, name) = EFFECTS[rng.below(EFFECTS.len() as u64) as usize];
-            let lasts = if rng.one_in(3) { Lasts::ForEver } else { Lasts::Once };
+            let lasts = if rng.one_in(3) { FailureDuration::ForEver } else { FailureDuration::Once };
             let ran = guarded(|| fail_one(seed, call, effect, lasts)).and_then(|r| r);
             outcome.note("failures between two steps of a job", u64::from(ran == Ok(true)));
             if ran != Ok(false) {
@@ -137,14 +137,14 @@ fn script(seed: u64) -> (Driver, Rng) {
 }
 
 /// Runs the script with one failing call. Returns false if it makes fewer calls.
-fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: Lasts) -> Check<bool> {
+fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: FailureDuration) -> Check<bool> {
     let (mut driver, rng) = script(seed);
     let mut rng = rng.clone_with(call);
     let plan = FaultPlan::nth(call, effect);
     driver.sim.inject(match lasts {
-        Lasts::Once => plan,
-        Lasts::ForAWhile => plan.lasting_ns(rng.range(1, WHILE_NS_MAX)),
-        Lasts::ForEver => plan.sticky(),
+        FailureDuration::Once => plan,
+        FailureDuration::ForAWhile => plan.lasting_ns(rng.range(1, WHILE_NS_MAX)),
+        FailureDuration::ForEver => plan.sticky(),
     });
     // A failed open leaves no store or an empty one.
     match driver.open() {
@@ -154,7 +154,7 @@ fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: Lasts) -> Check<bo
     if driver.sim.faults_fired() == 0 {
         return Ok(false);
     }
-    if lasts == Lasts::ForAWhile {
+    if lasts == FailureDuration::ForAWhile {
         driver.sim.advance_ns(WHILE_NS_MAX);
         driver.works_again().map_err(|why| format!("the descriptors are back, and {why}"))?;
     }

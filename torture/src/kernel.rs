@@ -39,15 +39,15 @@ fn engine(seed: u64) -> IoEngine {
 }
 
 /// A directory of the case, without symbolic links in its path; removed at the end.
-struct Place(PathBuf);
+struct CaseDir(PathBuf);
 
-impl Place {
-    fn new(context: &Context, name: &str) -> Check<Place> {
+impl CaseDir {
+    fn new(context: &Context, name: &str) -> Check<CaseDir> {
         let dir = context.dir.join(name);
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(dir.join("run")).doing(|| "make a directory".into())?;
         let dir = dir.canonicalize().doing(|| "find a directory".into())?;
-        Ok(Place(dir))
+        Ok(CaseDir(dir))
     }
 
     /// The watched directory.
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CaseDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -135,7 +135,7 @@ fn calls_of(context: &Context, seed: u64, script: u64, (form, only): (Form, Opti
 }
 
 fn count_calls(context: &Context, seed: u64, script: u64, (form, only): (Form, Option<Call>)) -> Check<u64> {
-    let place = Place::new(context, &format!("kernel-calls-{seed}"))?;
+    let place = CaseDir::new(context, &format!("kernel-calls-{seed}"))?;
     let none = Fault { nth: u64::MAX, form, sticky: false, only };
     let watch = Watch::new(&place.run(), Some(none), false);
     let mut script = Script::new(&store(&place.run()), script, engine(script));
@@ -146,7 +146,7 @@ fn count_calls(context: &Context, seed: u64, script: u64, (form, only): (Form, O
 }
 
 fn fail_one(context: &Context, seed: u64, script: u64, fault: Fault) -> Check {
-    let place = Place::new(context, &format!("kernel-faults-{seed}"))?;
+    let place = CaseDir::new(context, &format!("kernel-faults-{seed}"))?;
     let watch = Watch::new(&place.run(), Some(fault), true);
     let mut disk = Disk::new(&place.run());
     let mut script = Script::new(&store(&place.run()), script, engine(script));
@@ -183,7 +183,7 @@ pub(crate) fn case_syncs(context: &Context, seed: u64) -> Outcome {
 }
 
 fn watch_syncs(context: &Context, seed: u64, outcome: &mut Outcome) -> Check {
-    let place = Place::new(context, &format!("kernel-syncs-{seed}"))?;
+    let place = CaseDir::new(context, &format!("kernel-syncs-{seed}"))?;
     let mut rng = Rng::new(seed);
     // In one run of three, every possible transfer is short.
     let short = Fault { nth: 0, form: Form::Short, sticky: true, only: None };

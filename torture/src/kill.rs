@@ -51,7 +51,7 @@ pub(crate) fn case_on_lavafs(context: &Context, seed: u64) -> Outcome {
 
 fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut run = Run { model: Model::new(), written: 0, rng: Rng::new(seed) };
+    let mut run = KillRun { model: Model::new(), written: 0, rng: Rng::new(seed) };
     let made = place.make(IMAGE_LEN);
     if made.is_err() {
         outcome.take(made);
@@ -72,14 +72,14 @@ fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
     outcome
 }
 
-struct Run {
+struct KillRun {
     model: Model,
     /// Number of batches in the store.
     written: u64,
     rng: Rng,
 }
 
-impl Run {
+impl KillRun {
     fn round(&mut self, place: &Place, seed: u64) -> Check {
         let acknowledged = self.let_child_write(place, seed)?;
         place.check(true).map_err(|why| format!("after the kill: {why}"))?;
@@ -194,7 +194,7 @@ fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
 
 /// Compares a new store with the number of batches that its child had acknowledged.
 pub(crate) fn check(dir: PathBuf, seed: u64, acknowledged: u64) -> ExitCode {
-    let mut run = Run { model: Model::new(), written: 0, rng: Rng::new(seed ^ acknowledged) };
+    let mut run = KillRun { model: Model::new(), written: 0, rng: Rng::new(seed ^ acknowledged) };
     match run.look(&Place { dir, on_lavafs: false, seed }, seed, acknowledged) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

@@ -24,7 +24,7 @@ mod volume;
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, kind_of_sectors};
-use files::Files;
+use files::VolumeFiles;
 use io::Rng;
 use lavastore::lavafs::fsck_on;
 use lavastore::testing::{CrashKind, SimEnv};
@@ -84,7 +84,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
 }
 
 /// Checks the state after a crash, continues with it, crashes again.
-fn live_on(files: &Files, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
+fn live_on(files: &VolumeFiles, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
     let (mut sim, mut files, mut op, mut kind) = (sim.clone(), files.clone(), op, kind);
     for death in 0..rng.range(1, DEATHS_MAX + 1) {
         check_image(&sim).map_err(|why| format!("death {death}: {why}"))?;

@@ -63,7 +63,7 @@ fn bytes_of(mark: Mark, len: usize) -> Vec<u8> {
 
 /// State of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ValueState {
     Live,
     /// Superseded by a newer value of its key; no compaction may have seen both.
     Overwritten,
@@ -77,7 +77,7 @@ struct Quiet {
     db: Option<Db>,
     families: Vec<Family>,
     model: Vec<BTreeMap<u64, Mark>>,
-    fates: HashMap<Mark, Fate>,
+    fates: HashMap<Mark, ValueState>,
     size: Size,
     /// The last deleted values, by family and key.
     deleted: HashMap<(usize, u64), Mark>,
@@ -250,7 +250,7 @@ impl Quiet {
     }
 
     /// Compacts while a snapshot is held, then drops it.
-    fn hold(&mut self, snapshot: Snapshot, seen: &HashMap<Mark, Fate>, rng: &mut Rng) -> Check {
+    fn hold(&mut self, snapshot: Snapshot, seen: &HashMap<Mark, ValueState>, rng: &mut Rng) -> Check {
         for family in &self.families {
             family.compact_range(..).doing(|| "compact_range".into())?;
         }
@@ -270,8 +270,8 @@ impl Quiet {
         // Values kept by those compactions must be removed: all that the snapshot saw and that are
         // superseded.
         for (mark, fate) in &mut self.fates {
-            if *fate == Fate::Overwritten && seen.get(mark) == Some(&Fate::Live) {
-                *fate = Fate::Dead;
+            if *fate == ValueState::Overwritten && seen.get(mark) == Some(&ValueState::Live) {
+                *fate = ValueState::Dead;
             }
         }
         Ok(())
@@ -288,12 +288,12 @@ impl Quiet {
             let len = self.size.value_len(rng);
             let mark = self.fates.len() as Mark;
             self.families[nth].put(key_of(key), bytes_of(mark, len)).doing(|| "put".into())?;
-            self.fates.insert(mark, Fate::Live);
+            self.fates.insert(mark, ValueState::Live);
             if let Some(older) = self.model[nth].insert(key, mark) {
-                self.fates.insert(older, Fate::Overwritten);
+                self.fates.insert(older, ValueState::Overwritten);
             } else if let Some(older) = self.deleted.remove(&(nth, key)) {
                 // The tombstone may be dropped before it meets the value.
-                self.fates.insert(older, Fate::Overwritten);
+                self.fates.insert(older, ValueState::Overwritten);
             }
             (left, self.written) = (left - len as i64, self.written + len as u64);
             if rng.one_in(8) {
@@ -355,7 +355,7 @@ impl Quiet {
 
     fn forget(&mut self, nth: usize, key: u64) {
         if let Some(mark) = self.model[nth].remove(&key) {
-            self.fates.insert(mark, Fate::Dead);
+            self.fates.insert(mark, ValueState::Dead);
             self.deleted.insert((nth, key), mark);
         }
     }
@@ -428,7 +428,7 @@ impl Quiet {
             let mut content = vec![0; file.len().doing(|| name.clone())? as usize];
             file.read_at(&mut content, 0).doing(|| name.clone())?;
             let marks = marks_in(&content);
-            let dead = marks.iter().filter(|mark| self.fates.get(*mark) == Some(&Fate::Dead)).count();
+            let dead = marks.iter().filter(|mark| self.fates.get(*mark) == Some(&ValueState::Dead)).count();
             if is_table {
                 ensure!(
                     dead == 0 || leaves_deleted_data,

@@ -39,7 +39,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x7265_7061_6972);
     let closed = !rng.one_in(3);
-    let Some(store) = outcome.made(|| Store::make(seed, closed, &mut rng)) else { return outcome };
+    let Some(store) = outcome.made(|| RepairStore::make(seed, closed, &mut rng)) else { return outcome };
     let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damaged, rng| {
         let seen = guarded(|| store.repair(sim, damaged, rng)).and_then(|r| r);
@@ -55,7 +55,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-pub(crate) struct Store {
+pub(crate) struct RepairStore {
     pub driver: Driver,
     pub sim: SimEnv,
     closed: bool,
@@ -69,8 +69,8 @@ pub(crate) struct Damaged {
     pub harmless: bool,
 }
 
-impl Store {
-    pub fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
+impl RepairStore {
+    pub fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<RepairStore> {
         let churn = rng.one_in(2);
         let knobs = DriverParameters {
             steps: rng.range(10, 70),
@@ -95,7 +95,7 @@ impl Store {
             driver.sim.crash(CrashKind::ProcessKill, seed)
         };
         driver.abandon();
-        Ok(Store { driver, sim, closed })
+        Ok(RepairStore { driver, sim, closed })
     }
 
     /// Damages the store in one or two places. `None` if the drawn file cannot be damaged so.
@@ -351,7 +351,7 @@ impl Store {
         &self,
         lost: &[LostRange],
         (id, key): (FamilyId, &[u8]),
-        versions: &[Version],
+        versions: &[KeyVersion],
         got: Option<&Vec<u8>>,
     ) -> bool {
         let is_right_kind = |lost: &LostRange| match got {
@@ -377,7 +377,7 @@ impl Store {
     }
 
     /// Returns the versions of a key in sequence order.
-    fn versions_of(&self, id: FamilyId, key: &[u8]) -> Vec<Version> {
+    fn versions_of(&self, id: FamilyId, key: &[u8]) -> Vec<KeyVersion> {
         let value = |change: &Change| match change {
             Change::Put(_, value) => Some(value.clone()),
             Change::Delete(_) | Change::DeleteRange(..) => None,
@@ -387,12 +387,12 @@ impl Store {
 }
 
 /// A change of a key: its sequence number, and the resulting value.
-type Version = (u64, Option<Vec<u8>>);
+type KeyVersion = (u64, Option<Vec<u8>>);
 
 /// Returns true if lost log changes explain the value of a key. Its newest changes must be lost.
 /// Its value must come from the newest change that is not lost, or from a reported one, which may
 /// still be there. All gaps count together, since a key may have lost a change in each of several.
-fn is_explained(gaps: &[(u64, u64)], versions: &[Version], got: Option<&Vec<u8>>) -> bool {
+fn is_explained(gaps: &[(u64, u64)], versions: &[KeyVersion], got: Option<&Vec<u8>>) -> bool {
     let is_lost = |seq: u64| gaps.iter().any(|(first, last)| (*first..=*last).contains(&seq));
     let lost = versions.iter().rev().take_while(|(seq, _)| is_lost(*seq)).count();
     let (kept, lost) = versions.split_at(versions.len() - lost);

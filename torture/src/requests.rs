@@ -33,23 +33,23 @@ const PAGE_LEN: usize = 7;
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Effect of a write on its keys.
-type Change = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+type WriteEffect = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// A write, and the file system operations at which its state was reported.
-struct Written {
-    change: Change,
+struct SubmittedWrite {
+    change: WriteEffect,
     visible: Option<Request<()>>,
     durable: Option<Request<()>>,
     is_durable: bool,
     submitted_op: u64,
     visible_op: Option<u64>,
     durable_op: Option<u64>,
-    fate: Fate,
+    fate: WriteOutcome,
 }
 
 /// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum WriteOutcome {
     /// No error.
     Written,
     /// Refused without any effect.
@@ -58,17 +58,19 @@ enum Fate {
     Unknown,
 }
 
-impl Fate {
+impl WriteOutcome {
     /// Returns the outcome of a write that failed before it was visible.
-    fn of(e: &Error) -> Fate {
+    fn of(e: &Error) -> WriteOutcome {
         match e.kind() {
-            ErrorKind::Busy | ErrorKind::NoSpace | ErrorKind::Poisoned | ErrorKind::Closed => Fate::Refused,
-            _ => Fate::Unknown,
+            ErrorKind::Busy | ErrorKind::NoSpace | ErrorKind::Poisoned | ErrorKind::Closed => {
+                WriteOutcome::Refused
+            }
+            _ => WriteOutcome::Unknown,
         }
     }
 }
 
-impl Written {
+impl SubmittedWrite {
     fn is_over(&self) -> bool {
         self.visible.is_none() && self.durable.is_none()
     }
@@ -81,7 +83,7 @@ impl Written {
             match outcome {
                 Ok(()) => self.visible_op = Some(op),
                 Err(e) => {
-                    (self.fate, self.durable) = (Fate::of(&e), None);
+                    (self.fate, self.durable) = (WriteOutcome::of(&e), None);
                     failed.push(e);
                 }
             }
@@ -117,17 +119,17 @@ enum Reads {
 }
 
 /// Result of a read.
-enum Found {
+enum ReadResult {
     Values(Vec<Option<Value>>),
     Page(Vec<Entry>),
 }
 
 impl Reads {
-    fn take(&mut self) -> Option<Result<Found>> {
+    fn take(&mut self) -> Option<Result<ReadResult>> {
         match self {
-            Reads::One(one) => one.take().map(|found| found.map(|value| Found::Values(vec![value]))),
-            Reads::Several(several) => several.take().map(|found| found.map(Found::Values)),
-            Reads::Page(page) => page.take().map(|page| page.map(Found::Page)),
+            Reads::One(one) => one.take().map(|found| found.map(|value| ReadResult::Values(vec![value]))),
+            Reads::Several(several) => several.take().map(|found| found.map(ReadResult::Values)),
+            Reads::Page(page) => page.take().map(|page| page.map(ReadResult::Page)),
         }
     }
 }
@@ -139,10 +141,10 @@ struct Held {
     to: usize,
 }
 
-struct Life {
+struct RequestWorkload {
     sim: SimEnv,
     rng: Rng,
-    writes: Vec<Written>,
+    writes: Vec<SubmittedWrite>,
     reads: Vec<Reading>,
     /// Number of submitted reads. It determines their kinds without a draw.
     reads_made: u64,
@@ -153,7 +155,7 @@ struct Life {
     widths: Widths,
 }
 
-fn apply(state: &mut State, change: &Change) {
+fn apply(state: &mut State, change: &WriteEffect) {
     for (key, value) in change {
         match value {
             Some(value) => _ = state.insert(key.clone(), value.clone()),
@@ -177,11 +179,11 @@ fn go_on(db: &Db, steps: u64) {
     );
 }
 
-impl Life {
-    fn new(sim: SimEnv, rng: Rng, strikes: bool) -> Life {
+impl RequestWorkload {
+    fn new(sim: SimEnv, rng: Rng, strikes: bool) -> RequestWorkload {
         let (writes, reads, flushes) = (Vec::new(), Vec::new(), Vec::new());
         let widths = Widths::default();
-        Life { sim, rng, writes, reads, reads_made: 0, held: None, flushes, strikes, widths }
+        RequestWorkload { sim, rng, writes, reads, reads_made: 0, held: None, flushes, strikes, widths }
     }
 
     fn open(&mut self) -> Result<Db> {
@@ -204,9 +206,9 @@ impl Life {
         value
     }
 
-    fn change(&mut self) -> Change {
+    fn change(&mut self) -> WriteEffect {
         let count = if self.rng.one_in(4) { self.rng.below(4) } else { 1 };
-        let one = |life: &mut Life| {
+        let one = |life: &mut RequestWorkload| {
             let key = format!("key{:03}", life.rng.below(KEYS)).into_bytes();
             (key, (!life.rng.one_in(4)).then(|| life.value()))
         };
@@ -238,7 +240,7 @@ impl Life {
                 requests.write(batch)
             }
         };
-        let mut written = Written {
+        let mut written = SubmittedWrite {
             change,
             visible: None,
             durable: None,
@@ -246,7 +248,7 @@ impl Life {
             submitted_op,
             visible_op: None,
             durable_op: None,
-            fate: Fate::Written,
+            fate: WriteOutcome::Written,
         };
         match submitted {
             Ok(request) => {
@@ -257,7 +259,7 @@ impl Life {
             }
             Err(e) => {
                 self.may_fail(&e)?;
-                written.fate = Fate::of(&e);
+                written.fate = WriteOutcome::of(&e);
             }
         }
         self.writes.push(written);
@@ -328,13 +330,13 @@ impl Life {
     }
 
     /// Checks that a read returned the state after some of the writes.
-    fn judge(&self, read: &Reading, found: Found) -> Check {
+    fn judge(&self, read: &Reading, found: ReadResult) -> Check {
         let fits = |state: &State| match &found {
-            Found::Values(values) => {
+            ReadResult::Values(values) => {
                 let keys = read.keys.iter().map(|key| state.get(key).map(|value| &value[..]));
                 keys.eq(values.iter().map(|value| value.as_deref()))
             }
-            Found::Page(page) => {
+            ReadResult::Page(page) => {
                 let from = read.keys.first().cloned().unwrap_or_default();
                 let entries = state.range(from..).take(PAGE_LEN);
                 entries.eq(page.iter().map(|(key, value)| (key, value)))
@@ -351,19 +353,19 @@ impl Life {
     /// not logged.)
     fn states(&self, from: usize, to: usize) -> impl Iterator<Item = State> + '_ {
         let mut states = vec![State::new()];
-        let is_logged = |write: &Written| write.visible_op.is_some() && !write.change.is_empty();
+        let is_logged = |write: &SubmittedWrite| write.visible_op.is_some() && !write.change.is_empty();
         let last_visible = self.writes.iter().rposition(is_logged);
         let after = (0..=to).map(move |n| {
             let write = n.checked_sub(1).and_then(|n| Some((n, self.writes.get(n)?)));
             let written = write.filter(|(n, write)| match write.fate {
-                Fate::Written => true,
-                Fate::Refused => false,
-                Fate::Unknown => last_visible.is_none_or(|last| *n > last),
+                WriteOutcome::Written => true,
+                WriteOutcome::Refused => false,
+                WriteOutcome::Unknown => last_visible.is_none_or(|last| *n > last),
             });
             if let Some((_, write)) = written {
                 let before = states.clone();
                 states.iter_mut().for_each(|state| apply(state, &write.change));
-                states.extend(before.into_iter().filter(|_| write.fate == Fate::Unknown));
+                states.extend(before.into_iter().filter(|_| write.fate == WriteOutcome::Unknown));
             }
             states.clone()
         });
@@ -408,7 +410,7 @@ impl Life {
             block_on(&db, poll_fn(|_| if all_over(&requests) { Poll::Ready(()) } else { Poll::Pending }));
             self.listen()?;
             ensure!(
-                self.writes.iter().all(Written::is_over),
+                self.writes.iter().all(SubmittedWrite::is_over),
                 "no more is in flight, and a write was not told"
             );
         }
@@ -422,16 +424,20 @@ impl Life {
     fn listen_after_close(&mut self) -> Check {
         let op = self.sim.op_count();
         self.writes.iter_mut().for_each(|write| drop(write.listen(op)));
-        ensure!(self.writes.iter().all(Written::is_over), "the store is closed, and a write was not told");
+        ensure!(
+            self.writes.iter().all(SubmittedWrite::is_over),
+            "the store is closed, and a write was not told"
+        );
         self.reads.clear();
         self.flushes.clear();
         Ok(())
     }
 
     fn note(&self, outcome: &mut Outcome) {
-        let told = |of: fn(&Written) -> bool| self.writes.iter().filter(|write| of(write)).count() as u64;
+        let told =
+            |of: fn(&SubmittedWrite) -> bool| self.writes.iter().filter(|write| of(write)).count() as u64;
         outcome.note(tally::TOLD_DURABLE, told(|write| write.durable_op.is_some()));
-        outcome.note(tally::REFUSED, told(|write| write.fate == Fate::Refused));
+        outcome.note(tally::REFUSED, told(|write| write.fate == WriteOutcome::Refused));
     }
 
     /// Describes the most similar state for an error message.
@@ -448,7 +454,7 @@ impl Life {
     /// Checks the state after a crash at this operation.
     fn check(&self, left: &SimEnv, op: u64, lost: Loss, rng: &mut Rng) -> Check {
         let known = |known: Option<u64>| known.is_some_and(|at| at <= op);
-        let promised = |write: &Written| match lost {
+        let promised = |write: &SubmittedWrite| match lost {
             Loss::Power => known(write.durable_op),
             // A durable write is promised only once it is durable, and a buffered write without
             // changes is not logged.
@@ -476,7 +482,7 @@ impl Life {
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut life = Life::new(machine::new(seed), Rng::new(seed ^ 0x6173_796e_6300), false);
+    let mut life = RequestWorkload::new(machine::new(seed), Rng::new(seed ^ 0x6173_796e_6300), false);
     let lived = guarded(|| {
         for _ in 0..life.rng.range(1, 4) {
             let count = life.rng.range(20, 120);
@@ -521,7 +527,7 @@ pub(crate) fn case_io_errors(_: &Context, seed: u64) -> Outcome {
 /// Runs a session on existing data with one failing operation.
 fn strike(seed: u64, effect: FaultEffect, sticky: bool, outcome: &mut Outcome) -> Check {
     let mut rng = Rng::new(seed ^ 0x7374_7269_6b65);
-    let mut life = Life::new(machine::new(seed), rng.fork(), true);
+    let mut life = RequestWorkload::new(machine::new(seed), rng.fork(), true);
     life.session(rng.range(5, 60))?;
     let plan = FaultPlan::nth(rng.below(120), effect);
     life.sim.inject(if sticky { plan.sticky() } else { plan });

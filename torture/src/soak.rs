@@ -62,13 +62,13 @@ struct Stamp {
 }
 
 /// Expected values by family and key.
-type Model = [BTreeMap<u32, Stamp>; 2];
+type StampModel = [BTreeMap<u32, Stamp>; 2];
 
 struct Soak {
     env: Env,
     dir: PathBuf,
     rng: Rng,
-    model: Model,
+    model: StampModel,
     version: u64,
     /// Write latencies of this round.
     latencies_us: Vec<u32>,
@@ -80,7 +80,7 @@ fn case(context: &Context, seed: u64) -> Outcome {
     let dir = context.dir.join(format!("soak-{seed}"));
     let now_ns = env.clock.now_ns();
     let until_ns = context.until_ns.unwrap_or(now_ns + USUAL_NS);
-    let (rng, model) = (Rng::new(seed), Model::default());
+    let (rng, model) = (Rng::new(seed), StampModel::default());
     let mut soak = Soak { env, dir: dir.clone(), rng, model, version: 0, latencies_us: Vec::new() };
     let ran = soak.run(until_ns, &mut outcome);
     if ran.is_ok() {
@@ -136,7 +136,7 @@ impl Soak {
     /// Works until a time.
     fn round(&mut self, db: &Db, until_ns: u64) -> Check {
         let families = families_of(db)?;
-        let mut held: Option<(Snapshot, Model)> = None;
+        let mut held: Option<(Snapshot, StampModel)> = None;
         while self.env.clock.now_ns() < until_ns {
             let (at, slot) = (self.rng.below(2) as usize, self.rng.below(u64::from(KEYS)) as u32);
             match self.rng.below(20_000) {
@@ -258,7 +258,7 @@ impl Soak {
     }
 
     /// Compares everything, at a snapshot or now.
-    fn compare(&self, db: &Db, model: &Model, snapshot: Option<&Snapshot>) -> Check {
+    fn compare(&self, db: &Db, model: &StampModel, snapshot: Option<&Snapshot>) -> Check {
         for (nth, family) in families_of(db)?.iter().enumerate() {
             let options = ReadOptions::default();
             let mut found = at(family, snapshot, &options).iter();

@@ -57,7 +57,7 @@ fn on(context: &Context, place: Place, seed: u64) -> Outcome {
 }
 
 /// State shared by the threads of a run.
-struct Shared {
+struct SharedState {
     db: Db,
     mirror: Family,
     begun: Vec<AtomicU64>,
@@ -74,7 +74,7 @@ fn run(env: &Env, dir: &Path, seed: u64, outcome: &mut Outcome) -> Check {
     let db = Db::open_in(env, dir.join("db"), &options).doing(|| "open".into())?;
     let mirror = db.create_family("mirror", &plan::family_options(&mut rng)).doing(|| "create".into())?;
     let counters = || (0..WRITERS * KEYS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    let shared = Shared {
+    let shared = SharedState {
         db,
         mirror,
         begun: counters(),
@@ -87,7 +87,7 @@ fn run(env: &Env, dir: &Path, seed: u64, outcome: &mut Outcome) -> Check {
     let clock = Env::kernel().clock;
     let results: Vec<Check> = std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        let mut start = |body: Box<dyn FnOnce(&Shared) -> Check + Send>| {
+        let mut start = |body: Box<dyn FnOnce(&SharedState) -> Check + Send>| {
             let shared = &shared;
             threads.push(scope.spawn(move || {
                 let result = guarded(|| body(shared)).and_then(|r| r);
@@ -129,7 +129,7 @@ fn options(rng: &mut Rng) -> Options {
     Options { memory_bytes: memtable_bytes * 3 + options.waiting_log_bytes(), ..options }
 }
 
-impl Shared {
+impl SharedState {
     fn running(&self) -> bool {
         !self.stop.load(SeqCst)
     }
@@ -149,7 +149,7 @@ fn value(version: u64, padding: u64) -> Vec<u8> {
     value
 }
 
-fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
+fn write(shared: &SharedState, writer: usize, mut rng: Rng) -> Check {
     let mut batch = WriteBatch::new();
     while shared.running() {
         batch.clear();
@@ -198,7 +198,7 @@ fn version_of(found: Option<&[u8]>, done: u64, begun: u64, slot: usize) -> Check
     Ok(version)
 }
 
-fn read(shared: &Shared, mut rng: Rng) -> Check {
+fn read(shared: &SharedState, mut rng: Rng) -> Check {
     let mut seen = vec![0u64; WRITERS * KEYS];
     while shared.running() {
         let slot = rng.below(seen.len() as u64) as usize;
@@ -227,7 +227,7 @@ fn contents(family: &Family, snapshot: &Snapshot, backwards: bool) -> Check<Entr
     Ok(entries)
 }
 
-fn scan_snapshots(shared: &Shared, mut rng: Rng) -> Check {
+fn scan_snapshots(shared: &SharedState, mut rng: Rng) -> Check {
     while shared.running() {
         let done: Vec<u64> = shared.done.iter().map(|v| v.load(SeqCst)).collect();
         let snapshot = shared.db.snapshot();
@@ -249,7 +249,7 @@ fn scan_snapshots(shared: &Shared, mut rng: Rng) -> Check {
     Ok(())
 }
 
-fn upkeep(shared: &Shared, mut rng: Rng, env: &Env, dir: &Path) -> Check {
+fn upkeep(shared: &SharedState, mut rng: Rng, env: &Env, dir: &Path) -> Check {
     let clock = Env::kernel().clock;
     let mut checkpoints = 0;
     while shared.running() {
@@ -279,7 +279,7 @@ fn upkeep(shared: &Shared, mut rng: Rng, env: &Env, dir: &Path) -> Check {
 }
 
 /// Checks the final state without writers, also after a reopen.
-fn check_end(shared: Shared, env: &Env, dir: &Path, rng: &mut Rng) -> Check {
+fn check_end(shared: SharedState, env: &Env, dir: &Path, rng: &mut Rng) -> Check {
     let mut expected = Entries::new();
     for (slot, version) in shared.done.iter().map(|v| v.load(SeqCst)).enumerate() {
         if version > 0 && !is_deletion(version) {
@@ -301,7 +301,7 @@ fn check_end(shared: Shared, env: &Env, dir: &Path, rng: &mut Rng) -> Check {
     check_at_rest(&shared.db, env, dir, false)?;
     compare(&shared.db, "at rest")?;
     tally::add(&shared.db);
-    let Shared { db, mirror, .. } = shared;
+    let SharedState { db, mirror, .. } = shared;
     drop(mirror);
     db.close().doing(|| "close".into())?;
     let db = Db::open_in(env, dir, &options(rng)).doing(|| "reopen".into())?;

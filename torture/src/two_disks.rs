@@ -35,21 +35,21 @@ const DEATHS: u64 = 6;
 /// Tested pairs of a directory and a tier of different moments.
 const PAIRS: u64 = 6;
 
-type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+type StoreEntries = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Files of a directory.
-type Files = Vec<(String, Vec<u8>)>;
+type DirFiles = Vec<(String, Vec<u8>)>;
 
 /// A copy of a store that was closed on two disks.
 struct Kept {
-    dir: Files,
-    speed: Files,
-    contents: Contents,
+    dir: DirFiles,
+    speed: DirFiles,
+    contents: StoreEntries,
 }
 
-struct Life {
+struct TwoDiskWorkload {
     sim: SimEnv,
     rng: Rng,
-    now: Contents,
+    now: StoreEntries,
     on_two: bool,
     kept: Vec<Kept>,
     moves: u64,
@@ -82,14 +82,14 @@ fn options() -> Options {
     })
 }
 
-fn contents(db: &Db) -> Check<Contents> {
+fn contents(db: &Db) -> Check<StoreEntries> {
     db.iter()
         .map(|entry| entry.map(|entry| (entry.0.to_vec(), entry.1.to_vec())))
         .collect::<Result<_, _>>()
         .doing(|| "scan".into())
 }
 
-fn read(sim: &SimEnv, dir: &str) -> Check<Files> {
+fn read(sim: &SimEnv, dir: &str) -> Check<DirFiles> {
     let fs = sim.env().fs;
     let mut files = Vec::new();
     for entry in fs.list(Path::new(dir)).doing(|| "list".into())? {
@@ -100,7 +100,7 @@ fn read(sim: &SimEnv, dir: &str) -> Check<Files> {
 }
 
 /// Replaces the contents of a directory by files, like an operator. `None`: removes the directory.
-fn write(sim: &SimEnv, dir: &str, files: Option<&Files>) -> Check {
+fn write(sim: &SimEnv, dir: &str, files: Option<&DirFiles>) -> Check {
     let (fs, dir) = (sim.env().fs, Path::new(dir));
     let put = || -> lavastore::Result<()> {
         for entry in fs.list(dir).unwrap_or_default() {
@@ -119,7 +119,7 @@ fn write(sim: &SimEnv, dir: &str, files: Option<&Files>) -> Check {
     put().doing(|| format!("restore {}", dir.display()))
 }
 
-impl Life {
+impl TwoDiskWorkload {
     fn open(&self, sim: &SimEnv, on_two: bool) -> lavastore::Result<Db> {
         let env = if on_two { volumes(sim).env() } else { sim.env() };
         // Not drawn, and equal for all forks of one moment.
@@ -229,7 +229,7 @@ impl Life {
     }
 
     /// Checks the state after a crash: it opens on its disks, and equals one of these states.
-    fn judge(&mut self, left: &SimEnv, states: &[Contents]) -> Check<Contents> {
+    fn judge(&mut self, left: &SimEnv, states: &[StoreEntries]) -> Check<StoreEntries> {
         let alone = left.fork(self.rng.next_u64());
         match self.open(&alone, false) {
             Ok(db) => {
@@ -274,7 +274,7 @@ impl Life {
             let (dir, disk) = (&self.kept[a], &self.kept[b]);
             let sim = self.sim.fork(self.rng.next_u64());
             write(&sim, DIR, Some(&dir.dir))?;
-            let empty = Files::new();
+            let empty = DirFiles::new();
             let speed = match self.rng.below(6) {
                 0 => None,
                 1 => Some(&empty),
@@ -309,8 +309,8 @@ impl Life {
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let rng = Rng::new(seed ^ 0x7477_6f2d_6469);
-    let (sim, now) = (SimEnv::new(seed), Contents::new());
-    let mut life = Life {
+    let (sim, now) = (SimEnv::new(seed), StoreEntries::new());
+    let mut life = TwoDiskWorkload {
         sim,
         rng,
         now,

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Keys with their values, and the records of one log.
-type Model = (BTreeMap<Vec<u8>, Vec<u8>>, BTreeMap<u64, Vec<u8>>);
+type UpgradeModel = (BTreeMap<Vec<u8>, Vec<u8>>, BTreeMap<u64, Vec<u8>>);
 
 /// Crash states per change of an upgrade.
 const STATES: u64 = 4;
@@ -29,7 +29,7 @@ const LOG: &str = "log";
 
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut run = Run::new(seed);
+    let mut run = UpgradeRun::new(seed);
     let ran = guarded(|| run.run()).and_then(|ran| ran);
     outcome.take(ran);
     outcome.note(tally::UPGRADE_CUT, run.states);
@@ -39,14 +39,14 @@ pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-struct Run {
+struct UpgradeRun {
     sim: SimEnv,
     rng: Rng,
     options: Options,
     /// The store has logs, with or without keys.
     has_logs: bool,
     has_keys: bool,
-    model: Model,
+    model: UpgradeModel,
     states: u64,
     raised: u64,
     lost: u64,
@@ -76,8 +76,8 @@ impl Open {
         }
     }
 
-    fn contents(&self) -> Check<Model> {
-        let mut model = Model::default();
+    fn contents(&self) -> Check<UpgradeModel> {
+        let mut model = UpgradeModel::default();
         if let Some(keys) = &self.keys {
             model.0 = keys.iter().collect::<lavastore::Result<_>>().doing(|| "scan".into())?;
         }
@@ -115,17 +115,17 @@ fn refuse_empty_key(keys: &Db) -> Check {
     Ok(())
 }
 
-impl Run {
-    fn new(seed: u64) -> Run {
+impl UpgradeRun {
+    fn new(seed: u64) -> UpgradeRun {
         let mut rng = Rng::new(seed ^ 0x0075_7067_7261_6465);
         let options = plan::roomy(plan::options(&mut rng));
         let halves = rng.below(3);
-        Run {
+        UpgradeRun {
             sim: machine::new(seed),
             options: Options { space_limit: None, ..options },
             has_logs: halves > 0,
             has_keys: halves < 2,
-            model: Model::default(),
+            model: UpgradeModel::default(),
             rng,
             states: 0,
             raised: 0,
@@ -219,7 +219,7 @@ impl Run {
     }
 
     /// Crashes within an upgrade between these operations; all earlier writes are durable.
-    fn crash_within(&mut self, before: &Model, from: u64, end: u64) -> Check {
+    fn crash_within(&mut self, before: &UpgradeModel, from: u64, end: u64) -> Check {
         let record = self.sim.record();
         for op in record.mutations().into_iter().filter(|op| (from..end).contains(op)) {
             for _ in 0..STATES {
@@ -234,7 +234,7 @@ impl Run {
 
     /// Checks a store after a crash: it opens in either format with all writes, upgrades, and takes
     /// more writes.
-    fn go_on(&mut self, sim: &SimEnv, expected: &Model) -> Check {
+    fn go_on(&mut self, sim: &SimEnv, expected: &UpgradeModel) -> Check {
         let store = self.open(sim)?;
         ensure!(store.contents()? == *expected, "something else is there");
         self.states += 1;
@@ -252,7 +252,7 @@ impl Run {
     }
 
     /// Checks that the store opens with all data without any one of its duplicated files.
-    fn lose_each(&mut self, expected: &Model) -> Check {
+    fn lose_each(&mut self, expected: &UpgradeModel) -> Check {
         for (path, len) in self.sim.files() {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if !name.starts_with("CURRENT") && !name.starts_with("MANIFEST") {
@@ -272,7 +272,7 @@ impl Run {
     }
 
     /// Checks that writers and readers refuse a later format with its number, and change nothing.
-    fn refuse(&mut self, expected: &Model) -> Check {
+    fn refuse(&mut self, expected: &UpgradeModel) -> Check {
         let number = StoreFormat::NEWEST.number() + self.rng.range(1, 1_000) as u32;
         let sim = self.sim.fork(1);
         let manifests: Vec<_> =

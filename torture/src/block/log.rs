@@ -120,7 +120,7 @@ impl Log {
 /// A replay of a log up to its flushes.
 pub(super) struct Replay<'a> {
     log: &'a Log,
-    image: Image,
+    image: DeviceImage,
     /// Number of requests in the image: all up to a flush.
     held: usize,
     /// Unit of atomic writes in bytes.
@@ -129,13 +129,13 @@ pub(super) struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Starts with the contents of the device before the log.
-    pub fn new(log: &'a Log, image: Image, atom: usize) -> Self {
+    pub fn new(log: &'a Log, image: DeviceImage, atom: usize) -> Self {
         Replay { log, image, held: 0, atom }
     }
 
     /// Returns a possible image after a power failure at `point`, which must not decrease between
     /// calls.
-    pub fn image_at(&mut self, point: usize, rng: &mut Rng) -> Image {
+    pub fn image_at(&mut self, point: usize, rng: &mut Rng) -> DeviceImage {
         let flushed = self.log.requests[..point].iter().rposition(|r| r.flushes).unwrap_or(self.held);
         for request in &self.log.requests[self.held.min(flushed)..flushed] {
             self.image.write(request.offset, self.log.data(request));
@@ -161,13 +161,13 @@ impl<'a> Replay<'a> {
 
 /// Contents of a device: the blocks that are not all zero.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Image {
+pub(super) struct DeviceImage {
     blocks: BTreeMap<u64, Arc<[u8]>>,
     /// Sum of the hashes of the blocks.
     hash: u64,
 }
 
-impl Image {
+impl DeviceImage {
     pub fn hash(&self) -> u64 {
         self.hash
     }
@@ -221,7 +221,7 @@ mod tests {
         bytes
     }
 
-    fn read(image: &Image, sector: u64) -> u8 {
+    fn read(image: &DeviceImage, sector: u64) -> u8 {
         let mut all = vec![0; 1 << 16];
         image.runs().for_each(|(at, bytes)| all[at as usize..][..bytes.len()].copy_from_slice(bytes));
         let sector = &all[sector as usize * SECTOR..][..SECTOR];
@@ -237,19 +237,19 @@ mod tests {
         assert_eq!(log.requests.len(), 5);
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..500 {
-            let image = Replay::new(&log, Image::default(), SECTOR).image_at(5, &mut Rng::new(seed));
+            let image = Replay::new(&log, DeviceImage::default(), SECTOR).image_at(5, &mut Rng::new(seed));
             assert!([1, 2].contains(&read(&image, 4)));
             assert_eq!((read(&image, 5), read(&image, 20)), (1, 1));
             seen.insert((read(&image, 4), read(&image, 6), read(&image, 7)));
         }
         assert_eq!(seen.len(), 8, "each of three sectors is there or not: {seen:?}");
-        let nothing = Replay::new(&log, Image::default(), SECTOR).image_at(0, &mut Rng::new(1));
-        assert_eq!(nothing.hash(), Image::default().hash());
+        let nothing = Replay::new(&log, DeviceImage::default(), SECTOR).image_at(0, &mut Rng::new(1));
+        assert_eq!(nothing.hash(), DeviceImage::default().hash());
     }
 
     #[test]
     fn equal_images_have_equal_hashes() {
-        let (mut a, mut b) = (Image::default(), Image::default());
+        let (mut a, mut b) = (DeviceImage::default(), DeviceImage::default());
         a.write(4000, &[7; 200]);
         b.write(4100, &[7; 100]);
         assert_ne!(a.hash(), b.hash());

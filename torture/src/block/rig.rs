@@ -17,7 +17,7 @@
     reason = "images and logs are files of the campaign, not of the engine"
 )]
 
-use super::log::{Image, Log};
+use super::log::{DeviceImage, Log};
 use crate::check::{Check, Doing, ensure};
 use lavastore::Env;
 use std::fs::{self, File};
@@ -269,9 +269,9 @@ pub(super) fn create(path: &Path, len: u64) -> Check {
 }
 
 /// Reads an image file.
-pub(super) fn load(path: &Path) -> Check<Image> {
+pub(super) fn load(path: &Path) -> Check<DeviceImage> {
     let mut file = File::open(path).doing(|| "open an image".into())?;
-    let (mut image, mut offset, mut chunk) = (Image::default(), 0, vec![0; 1 << 20]);
+    let (mut image, mut offset, mut chunk) = (DeviceImage::default(), 0, vec![0; 1 << 20]);
     loop {
         let n = file.read(&mut chunk).doing(|| "read an image".into())?;
         if n == 0 {
@@ -287,7 +287,7 @@ pub(super) fn load(path: &Path) -> Check<Image> {
 }
 
 /// Writes an image to a new file.
-pub(super) fn store(image: &Image, path: &Path, len: u64) -> Check {
+pub(super) fn store(image: &DeviceImage, path: &Path, len: u64) -> Check {
     let _ = fs::remove_file(path);
     create(path, len)?;
     let file = File::options().write(true).open(path).doing(|| "open an image".into())?;
@@ -298,7 +298,7 @@ pub(super) fn store(image: &Image, path: &Path, len: u64) -> Check {
 }
 
 /// Keeps a failing image for inspection.
-pub(super) fn keep(image: &Image, path: &Path, len: u64) -> String {
+pub(super) fn keep(image: &DeviceImage, path: &Path, len: u64) -> String {
     match store(image, path, len) {
         Ok(()) => format!("the image is kept at {}", path.display()),
         Err(why) => format!("the image is lost: {why}"),

@@ -240,7 +240,7 @@ fn write_batches(db: &Db, scenario: &Scenario, families: &[Family; 2], recorder:
 
 /// Events of a writer, as (number, length of the device log).
 #[derive(Debug, Default)]
-struct Known {
+struct WriterEvents {
     begun: Vec<(u64, u64)>,
     durable: Vec<(u64, u64)>,
 }
@@ -248,7 +248,7 @@ struct Known {
 /// The record of a run.
 #[derive(Debug)]
 pub(super) struct Record {
-    writers: Vec<Known>,
+    writers: Vec<WriterEvents>,
     /// Number of acknowledged batches.
     pub acknowledged: u64,
 }
@@ -257,7 +257,7 @@ impl Record {
     pub fn read(dir: &Path, writers: u64) -> Check<Record> {
         let bytes = fs::read(dir.join("record")).doing(|| "read the record".into())?;
         let mut record =
-            Record { writers: (0..writers).map(|_| Known::default()).collect(), acknowledged: 0 };
+            Record { writers: (0..writers).map(|_| WriterEvents::default()).collect(), acknowledged: 0 };
         let words: Vec<u64> = bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
         for [writer, number, what, log_len] in words.as_chunks().0 {
             let known =
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn bounds_follow_from_the_record() {
-        let known = Known { begun: vec![(1, 100), (2, 200)], durable: vec![(0, 50), (1, 150)] };
+        let known = WriterEvents { begun: vec![(1, 100), (2, 200)], durable: vec![(0, 50), (1, 150)] };
         let record = Record { writers: vec![known], acknowledged: 1 };
         let check = |number, log_len| check_bounds(&record, 0, number, log_len).is_ok();
         assert!(check(None, 49) && !check(None, 50));

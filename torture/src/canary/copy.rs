@@ -13,15 +13,15 @@ use std::process::{Command, Stdio};
 const LEFT_OUT: [&str; 3] = ["target", ".git", ".deps"];
 
 /// A copy of the tree with the patches of one build.
-pub(super) struct Copy {
+pub(super) struct TreeCopy {
     tree: PathBuf,
     target: PathBuf,
 }
 
-impl Copy {
+impl TreeCopy {
     /// Brings the copy `into` up to date. Equal files keep their time, so that cargo compiles only
     /// changed crates.
-    pub(super) fn make(root: &Path, into: &Path, of_patches: &[&Edits]) -> std::io::Result<Copy> {
+    pub(super) fn make(root: &Path, into: &Path, of_patches: &[&Edits]) -> std::io::Result<TreeCopy> {
         let tree = into.join("tree");
         let (mut files, mut kept) = (Vec::new(), BTreeSet::new());
         list(root, Path::new(""), &mut files)?;
@@ -47,7 +47,7 @@ impl Copy {
             .iter()
             .filter(|file| !kept.contains(*file))
             .try_for_each(|file| std::fs::remove_file(tree.join(file)))?;
-        Ok(Copy { tree, target: into.join("target") })
+        Ok(TreeCopy { tree, target: into.join("target") })
     }
 
     /// The program of the rows.

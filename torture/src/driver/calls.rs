@@ -2,7 +2,7 @@
 
 use super::Model;
 use crate::check::{Check, Doing, ensure};
-use crate::history::Found;
+use crate::history::FamilyEntries;
 use crate::machine;
 use crate::state::{Change, difference};
 use lavastore::testing::SimEnv;
@@ -19,8 +19,8 @@ pub(crate) fn families_of(db: &Db) -> Check<Vec<Family>> {
 }
 
 /// Reads everything forward.
-pub(crate) fn scan(db: &Db) -> Check<Found> {
-    let mut found = Found::new();
+pub(crate) fn scan(db: &Db) -> Check<FamilyEntries> {
+    let mut found = FamilyEntries::new();
     for family in families_of(db)? {
         let entries: Result<_, Error> = family.iter().collect();
         found.insert(family.id(), entries.doing(|| format!("scan of family {}", family.name()))?);
@@ -29,7 +29,7 @@ pub(crate) fn scan(db: &Db) -> Check<Found> {
 }
 
 /// Compares all contents with a model.
-pub(crate) fn compare(model: &Model, found: &Found) -> Check {
+pub(crate) fn compare(model: &Model, found: &FamilyEntries) -> Check {
     ensure!(model.keys().eq(found.keys()), "families {:?} instead of {:?}", found.keys(), model.keys());
     for (id, entries) in found {
         difference(model[id].entries(), entries).map_err(|why| format!("family {id}, {why}"))?;

@@ -6,7 +6,7 @@ use super::session::{OpenEngines, Session, belongings, open, read};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{kind, loss};
 use crate::driver::{compare, scan, write_one};
-use crate::history::{Barrier, Found, History, Loss, Write};
+use crate::history::{Barrier, FamilyEntries, History, Loss, Write};
 use crate::machine::{self, DIR, room};
 use crate::plan::{self, Data};
 use crate::state::{Change, FamilyId};
@@ -71,7 +71,7 @@ pub(super) struct Counts {
     pub checkpoints_refused: u64,
 }
 
-pub(super) struct Life {
+pub(super) struct EngineWorkload {
     pub sim: SimEnv,
     pub rng: Rng,
     data: Data,
@@ -86,25 +86,35 @@ pub(super) struct Life {
     pub counts: Counts,
 }
 
-impl Life {
-    pub fn new(seed: u64) -> Life {
+impl EngineWorkload {
+    pub fn new(seed: u64) -> EngineWorkload {
         let mut rng = Rng::new(seed ^ 0x656e_6769_6e65);
         let options = Options { space_limit: None, ..plan::churn_options(&mut rng) };
         let data = if rng.one_in(2) { Data::churn(&mut rng) } else { Data::small(&mut rng) };
         let expected = Expected { is_settled: true, ..Expected::default() };
         let (sim, counts) = (machine::new(seed), Counts::default());
-        Life { sim, rng, data, options, expected, full: false, was_full: false, is_recorded: true, counts }
+        EngineWorkload {
+            sim,
+            rng,
+            data,
+            options,
+            expected,
+            full: false,
+            was_full: false,
+            is_recorded: true,
+            counts,
+        }
     }
 
     /// Returns the state after a crash.
-    pub fn after(&self, sim: SimEnv, rng: Rng, pending: Pending) -> Life {
+    pub fn after(&self, sim: SimEnv, rng: Rng, pending: Pending) -> EngineWorkload {
         let mut expected = self.expected.clone();
         let Pending(Some((op, loss))) = pending else { unreachable!("after a crash") };
         (expected.kv_pending, expected.toy_pending) = (pending, pending);
         expected.file = expected.file.filter(|(made_op, ..)| *made_op <= op);
         expected.is_settled = loss == Loss::Power;
         let (data, options, counts) = (self.data.clone(), self.options.clone(), Counts::default());
-        Life {
+        EngineWorkload {
             sim,
             rng,
             data,
@@ -480,7 +490,7 @@ impl Life {
 }
 
 /// Returns a history that produces the found contents.
-fn history_of(found: &Found) -> History {
+fn history_of(found: &FamilyEntries) -> History {
     let puts = |(id, entries): (&FamilyId, &BTreeMap<Vec<u8>, Vec<u8>>)| -> Vec<(FamilyId, Change)> {
         entries.iter().map(|(key, value)| (*id, Change::Put(key.clone(), value.clone()))).collect()
     };

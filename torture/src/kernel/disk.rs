@@ -14,15 +14,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug)]
-enum Change {
+enum FileChange {
     Write(u64, Vec<u8>),
     Len(u64),
 }
 
-fn apply(content: &mut Vec<u8>, change: &Change) {
+fn apply(content: &mut Vec<u8>, change: &FileChange) {
     match change {
-        Change::Len(len) => content.resize(*len as usize, 0),
-        Change::Write(offset, data) => {
+        FileChange::Len(len) => content.resize(*len as usize, 0),
+        FileChange::Write(offset, data) => {
             let (start, end) = (*offset as usize, *offset as usize + data.len());
             if content.len() < end {
                 content.resize(end, 0);
@@ -37,7 +37,7 @@ struct File {
     len: u64,
     durable: Vec<u8>,
     /// Changes since the last successful sync.
-    dirty: Vec<Change>,
+    dirty: Vec<FileChange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,11 +103,11 @@ impl Disk {
         self.files.get_mut(number as usize)
     }
 
-    fn change(&mut self, event: &Event, change: Change, durable: bool) {
+    fn change(&mut self, event: &Event, change: FileChange, durable: bool) {
         let Some(file) = self.file(event) else { return };
         match &change {
-            Change::Len(len) => file.len = *len,
-            Change::Write(offset, data) => file.len = file.len.max(offset + data.len() as u64),
+            FileChange::Len(len) => file.len = *len,
+            FileChange::Write(offset, data) => file.len = file.len.max(offset + data.len() as u64),
         }
         if durable {
             apply(&mut file.durable, &change);
@@ -118,14 +118,14 @@ impl Disk {
     }
 
     fn done(&mut self, event: &Event, n: usize) {
-        let written = || Change::Write(event.offset, event.data[..n.min(event.data.len())].to_vec());
+        let written = || FileChange::Write(event.offset, event.data[..n.min(event.data.len())].to_vec());
         match event.call {
             Call::Open => self.opened(event),
             Call::Write | Call::RingWrite => self.change(event, written(), false),
             Call::DurableWrite => self.change(event, written(), true),
-            Call::SetLen => self.change(event, Change::Len(event.offset), false),
+            Call::SetLen => self.change(event, FileChange::Len(event.offset), false),
             Call::Allocate if self.file(event).is_some_and(|file| file.len < event.offset) => {
-                self.change(event, Change::Len(event.offset), false);
+                self.change(event, FileChange::Len(event.offset), false);
             }
             Call::DataSync | Call::FullSync => {
                 self.syncs += 1;
@@ -171,7 +171,7 @@ impl Disk {
                 self.files.push(File::default());
                 self.numbers.insert(id, number);
             }
-            Entry::Occupied(_) if event.offset == 1 => self.change(event, Change::Len(0), false),
+            Entry::Occupied(_) if event.offset == 1 => self.change(event, FileChange::Len(0), false),
             Entry::Occupied(_) => {}
         }
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const OPERATIONS: u64 = 500;
 const KEYS: u64 = 48;
 
-struct Written {
+struct ScriptWrite {
     key: Vec<u8>,
     value: Option<Vec<u8>>,
     acknowledged: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Script {
     options: Options,
     rng: Rng,
     db: Option<Db>,
-    writes: Vec<Written>,
+    writes: Vec<ScriptWrite>,
     /// Number of writes up to the last one acknowledged as durable.
     durable: usize,
 }
@@ -101,7 +101,7 @@ impl Script {
             Some(value) => family.writing(&options).put(&key, value),
             None => family.writing(&options).delete(&key),
         };
-        self.writes.push(Written { key, value, acknowledged: written.is_ok() });
+        self.writes.push(ScriptWrite { key, value, acknowledged: written.is_ok() });
         if durable && written.is_ok() {
             self.durable = self.writes.len();
         }

@@ -37,7 +37,7 @@ pub(crate) struct Durable<T> {
 
 /// Possible contents of a file.
 #[derive(Clone, Debug)]
-pub(crate) enum Contents {
+pub(crate) enum FileContents {
     /// Appended.
     Appended {
         /// Maximum number of bytes written so far.
@@ -49,42 +49,44 @@ pub(crate) enum Contents {
         punched: Vec<(u64, u64)>,
     },
     /// Written in place: the versions of each block.
-    InPlace { blocks: Vec<Vec<Version>> },
+    InPlace { blocks: Vec<Vec<BlockVersion>> },
     /// A process was killed during an in-place write.
     Unknown,
 }
 
-impl Contents {
+impl FileContents {
     /// Returns the possible contents after a crash at operation `op`, without further writes:
     /// durable data stays, and another crash may take the rest.
-    pub fn after_a_crash(&self, op: u64, killed: bool) -> Contents {
+    pub fn after_a_crash(&self, op: u64, killed: bool) -> FileContents {
         let still = |durable: &[Durable<u64>]| {
             durable.iter().filter(|d| d.since <= op).map(|d| Durable { since: 0, what: d.what }).collect()
         };
         match self {
-            Contents::Appended { len, full, data, punched } => Contents::Appended {
+            FileContents::Appended { len, full, data, punched } => FileContents::Appended {
                 len: *len,
                 full: still(full),
                 data: still(data),
                 punched: punched.clone(),
             },
-            Contents::InPlace { blocks } if killed && blocks.iter().flatten().any(|v| v.is_under_way(op)) => {
-                Contents::Unknown
+            FileContents::InPlace { blocks }
+                if killed && blocks.iter().flatten().any(|v| v.is_under_way(op)) =>
+            {
+                FileContents::Unknown
             }
-            Contents::Unknown => Contents::Unknown,
-            Contents::InPlace { blocks } => {
-                let keep = |v: &Version| {
+            FileContents::Unknown => FileContents::Unknown,
+            FileContents::InPlace { blocks } => {
+                let keep = |v: &BlockVersion| {
                     let durable = v.durable.filter(|since| *since <= op).map(|_| 0);
-                    Version {
+                    BlockVersion {
                         span: Span { begin: 0, end: if killed && v.span.end != NEVER { 0 } else { NEVER } },
                         durable,
                         ..*v
                     }
                 };
-                let begun = |b: &Vec<Version>| {
+                let begun = |b: &Vec<BlockVersion>| {
                     b.iter().filter(|v| v.span.begin <= op || v.number == 0).map(keep).collect()
                 };
-                Contents::InPlace { blocks: blocks.iter().map(begun).collect() }
+                FileContents::InPlace { blocks: blocks.iter().map(begun).collect() }
             }
         }
     }
@@ -92,14 +94,14 @@ impl Contents {
 
 /// A version of a block. The first is zeros.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Version {
+pub(crate) struct BlockVersion {
     pub number: u64,
     pub span: Span,
     /// Operation since which it is durable.
     pub durable: Option<u64>,
 }
 
-impl Version {
+impl BlockVersion {
     pub fn is_under_way(&self, op: u64) -> bool {
         self.span.begin <= op && op < self.span.end && self.span.end != NEVER
     }
@@ -107,22 +109,22 @@ impl Version {
 
 /// The expected state of a volume.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Files {
+pub(crate) struct VolumeFiles {
     /// The names after each call that changed them, in order.
     pub moments: Vec<Moment>,
     /// Durable moments.
     pub settled: Vec<Durable<usize>>,
-    pub contents: BTreeMap<FileId, Contents>,
+    pub contents: BTreeMap<FileId, FileContents>,
     pub next_id: FileId,
     /// Sizes of the volume in bytes: the first one, and one after each growth.
     pub sizes: Vec<(Span, u64)>,
 }
 
-impl Files {
+impl VolumeFiles {
     /// Returns the state of a new volume.
-    pub fn new(names: Names) -> Files {
+    pub fn new(names: Names) -> VolumeFiles {
         let span = Span { begin: 0, end: 0 };
-        Files {
+        VolumeFiles {
             moments: vec![Moment { span, names: Rc::new(names) }],
             settled: vec![Durable { since: 0, what: 0 }],
             contents: BTreeMap::new(),

@@ -1,7 +1,8 @@
 //! A small volume under test: random calls, and the check after a crash.
 
 use super::files::{
-    Contents, Durable, FileId, Files, Moment, Names, SECTOR, Span, Version, own_bytes, version_bytes,
+    BlockVersion, Durable, FileContents, FileId, Moment, Names, SECTOR, Span, VolumeFiles, own_bytes,
+    version_bytes,
 };
 use crate::check::{Check, Doing, ensure};
 use crate::crash::TRACE;
@@ -46,7 +47,7 @@ pub(crate) enum Handle {
 pub(crate) struct Volume {
     pub sim: SimEnv,
     pub fs: LavaFs,
-    pub files: Files,
+    pub files: VolumeFiles,
     pub open: Vec<(FileId, Handle)>,
     /// Calls that found the volume full.
     pub full: u64,
@@ -89,7 +90,7 @@ impl Volume {
         // The record begins after the creation of the volume.
         let sim = sim.fork(rng.next_u64());
         let mut volume = Volume::mount(&sim, rng.next_u64(), rng).doing(|| "the first mount".into())?;
-        volume.files = Files::new(Names::from([("/".to_owned(), None)]));
+        volume.files = VolumeFiles::new(Names::from([("/".to_owned(), None)]));
         let (bytes, made) = (volume.statistics().total_bytes, Span { begin: 0, end: 0 });
         volume.files.sizes.push((made, bytes));
         Ok(volume)
@@ -115,7 +116,7 @@ impl Volume {
         Ok(Volume {
             sim: sim.clone(),
             fs,
-            files: Files::default(),
+            files: VolumeFiles::default(),
             open: Vec::new(),
             full: 0,
             grown: 0,
@@ -230,7 +231,7 @@ impl Volume {
         let options = CreateOptions { expected_len, placement, ..CreateOptions::default() };
         let made = self.call("create", |v| v.fs.create(Path::new(&path), &options))?;
         let Some((file, span)) = made else { return Ok(()) };
-        let id = self.new_file(Contents::Appended {
+        let id = self.new_file(FileContents::Appended {
             len: 0,
             full: Vec::new(),
             data: Vec::new(),
@@ -243,7 +244,7 @@ impl Volume {
         Ok(())
     }
 
-    fn new_file(&mut self, contents: Contents) -> FileId {
+    fn new_file(&mut self, contents: FileContents) -> FileId {
         let id = self.files.next_id;
         self.files.next_id += 1;
         self.files.contents.insert(id, contents);
@@ -260,7 +261,7 @@ impl Volume {
         let most = [600, 5000, 60_000, 600_000][[0, 1, 1, 2, 2, 3][self.rng.below(6) as usize]];
         let more = self.rng.below(most);
         let bytes = own_bytes(id, file.len(), more as usize);
-        if let Some(Contents::Appended { len, .. }) = self.files.contents.get_mut(&id) {
+        if let Some(FileContents::Appended { len, .. }) = self.files.contents.get_mut(&id) {
             *len = file.len() + more;
         }
         let sync = [None, Some(SyncKind::Data), Some(SyncKind::Data), Some(SyncKind::Full)]
@@ -278,7 +279,7 @@ impl Volume {
             return Ok(());
         }
         let durable = Durable { since: self.sim.op_count(), what: file.len() };
-        if let Some(Contents::Appended { full, data, .. }) = self.files.contents.get_mut(&id) {
+        if let Some(FileContents::Appended { full, data, .. }) = self.files.contents.get_mut(&id) {
             match sync {
                 Some(SyncKind::Full) => full.push(durable),
                 Some(SyncKind::Data) => data.push(durable),
@@ -302,8 +303,8 @@ impl Volume {
             false => v.fs.create_in_place(Path::new(&path), len, Access::Direct).map(Handle::InPlace),
         })?;
         let Some((handle, span)) = made else { return Ok(()) };
-        let zeros = Version { number: 0, span, durable: Some(span.begin) };
-        let id = self.new_file(Contents::InPlace { blocks: vec![vec![zeros]; blocks as usize] });
+        let zeros = BlockVersion { number: 0, span, durable: Some(span.begin) };
+        let id = self.new_file(FileContents::InPlace { blocks: vec![vec![zeros]; blocks as usize] });
         self.change_names(span, |names| {
             names.insert(path, Some(id));
         });
@@ -316,7 +317,7 @@ impl Volume {
         let nth = self.rng.below(self.open.len().max(1) as u64) as usize;
         let Some((id, handle)) = self.open.get(nth) else { return Ok(()) };
         let id = *id;
-        let Some(Contents::InPlace { blocks }) = self.files.contents.get(&id) else { return Ok(()) };
+        let Some(FileContents::InPlace { blocks }) = self.files.contents.get(&id) else { return Ok(()) };
         let first = self.rng.below(blocks.len() as u64) as usize;
         let count = self.rng.range(1, (blocks.len() - first) as u64 + 1) as usize;
         let number = blocks.iter().flatten().map(|v| v.number).max().unwrap_or(0) + 1;
@@ -340,9 +341,9 @@ impl Volume {
         let span = Span { begin, end: self.sim.op_count() };
         let in_place = matches!(self.open[nth].1, Handle::InPlace(_));
         let durable = (in_place && how < 2).then_some(span.end);
-        if let Some(Contents::InPlace { blocks }) = self.files.contents.get_mut(&id) {
+        if let Some(FileContents::InPlace { blocks }) = self.files.contents.get_mut(&id) {
             for versions in &mut blocks[first..first + count] {
-                versions.push(Version { number, span, durable });
+                versions.push(BlockVersion { number, span, durable });
             }
             if in_place && how == 1 {
                 let all = blocks.iter_mut().flatten();
@@ -406,7 +407,7 @@ impl Volume {
         }
         let Some((path, id)) = self.some_file() else { return Ok(()) };
         let is_open = self.open.iter().any(|(open, _)| *open == id);
-        let Some(Contents::Appended { len, punched, .. }) = self.files.contents.get_mut(&id) else {
+        let Some(FileContents::Appended { len, punched, .. }) = self.files.contents.get_mut(&id) else {
             return Ok(());
         };
         if is_open || *len == 0 {
@@ -469,7 +470,7 @@ impl Volume {
 
     /// Finds the moment with the found names and matching contents, and returns the new expected
     /// state.
-    pub fn check(&self, files: &Files, op: u64, kind: CrashKind) -> Check<Files> {
+    pub fn check(&self, files: &VolumeFiles, op: u64, kind: CrashKind) -> Check<VolumeFiles> {
         let had = self.mounted.0;
         ensure!(files.may_have(had, op), "a volume of {had} bytes, which grew at {:?}", files.sizes);
         let mut why_not = Vec::new();
@@ -497,28 +498,28 @@ impl Volume {
     }
 
     /// Checks the volume against its last expected state.
-    pub fn check_all(&self, files: &Files) -> Check {
+    pub fn check_all(&self, files: &VolumeFiles) -> Check {
         let of = |path: &str, names: &Names| names.get(path).copied().flatten();
         let found = self.found_names(&of, files.names())?;
         ensure!(found == *files.names(), "names {found:?} instead of {:?}", files.names());
         self.check_contents(files, files.names(), u64::MAX, CrashKind::PowerLoss)
     }
 
-    fn check_contents(&self, files: &Files, names: &Names, op: u64, kind: CrashKind) -> Check {
+    fn check_contents(&self, files: &VolumeFiles, names: &Names, op: u64, kind: CrashKind) -> Check {
         for (path, id) in names.iter().filter_map(|(path, id)| Some((path, (*id)?))) {
             let links = names.values().filter(|named| **named == Some(id)).count() as u64;
             let found = self.fs.metadata(Path::new(path)).doing(|| "metadata".into())?.links;
             ensure!(found == links, "{path} is one of {found} names instead of {links}");
             match &files.contents[&id] {
-                Contents::Appended { len, full, data, punched } => {
+                FileContents::Appended { len, full, data, punched } => {
                     let least = |durable: &[Durable<u64>]| {
                         durable.iter().filter(|d| d.since <= op).map(|d| d.what).max().unwrap_or(0)
                     };
                     let sizes = (least(full), least(data).max(least(full)), *len);
                     self.check_appended(path, id, sizes, punched)?;
                 }
-                Contents::InPlace { blocks } => self.check_in_place(path, id, blocks, op, kind)?,
-                Contents::Unknown => {}
+                FileContents::InPlace { blocks } => self.check_in_place(path, id, blocks, op, kind)?,
+                FileContents::Unknown => {}
             }
         }
         Ok(())
@@ -559,7 +560,7 @@ impl Volume {
         &self,
         path: &str,
         id: FileId,
-        blocks: &[Vec<Version>],
+        blocks: &[Vec<BlockVersion>],
         op: u64,
         kind: CrashKind,
     ) -> Check {
@@ -569,7 +570,7 @@ impl Volume {
         file.read_at(&mut found, 0).doing(|| format!("read {path}"))?;
         for (n, sector) in found.chunks(SECTOR).enumerate() {
             let versions = &blocks[n / 8];
-            let settled = |v: &Version| {
+            let settled = |v: &BlockVersion| {
                 let killed = kind == CrashKind::ProcessKill && v.span.end <= op;
                 killed || v.durable.is_some_and(|since| since <= op)
             };
@@ -591,23 +592,29 @@ impl Volume {
     /// Returns the expected state after a mount, which starts a new record. After a loss of power
     /// only durable data is left. After a kill, data that was not durable still is not, and another
     /// crash may take it.
-    fn known_from_now_on(&self, files: &Files, found: usize, op: u64, kind: CrashKind) -> Check<Files> {
+    fn known_from_now_on(
+        &self,
+        files: &VolumeFiles,
+        found: usize,
+        op: u64,
+        kind: CrashKind,
+    ) -> Check<VolumeFiles> {
         let possible = files.possible(op);
         let killed = kind == CrashKind::ProcessKill;
         let kept = if killed { &possible[..=found] } else { &possible[found..=found] };
         let span = Span { begin: 0, end: 0 };
         let moments: Vec<Moment> = kept.iter().map(|m| Moment { span, names: m.names.clone() }).collect();
-        let mut known = Files { next_id: files.next_id, ..Files::new(Names::new()) };
+        let mut known = VolumeFiles { next_id: files.next_id, ..VolumeFiles::new(Names::new()) };
         for (path, id) in
             kept.iter().flat_map(|m| m.names.iter()).filter_map(|(path, id)| Some((path, (*id)?)))
         {
             let there = kept.last().is_some_and(|m| m.names.get(path) == Some(&Some(id)));
             let old = &files.contents[&id];
             let contents = match old {
-                Contents::Appended { punched, .. } if there && !killed => {
+                FileContents::Appended { punched, .. } if there && !killed => {
                     let size = self.fs.metadata(Path::new(path)).doing(|| "metadata".into())?.len;
                     let full = vec![Durable { since: 0, what: size }];
-                    Contents::Appended { len: size, full, data: Vec::new(), punched: punched.clone() }
+                    FileContents::Appended { len: size, full, data: Vec::new(), punched: punched.clone() }
                 }
                 old => old.after_a_crash(op, killed),
             };

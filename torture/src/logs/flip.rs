@@ -36,7 +36,7 @@ pub(super) const KINDS: [&str; 11] = [
     "/LOCK",
 ];
 
-pub(super) struct Store {
+pub(super) struct LogFlipStore {
     /// The final state.
     pub sim: SimEnv,
     /// An earlier state.
@@ -48,15 +48,15 @@ pub(super) struct Store {
 
 /// Results of a damage.
 #[derive(Default)]
-struct Seen {
+struct LogDamageCounts {
     /// Number of failed answers.
     errors: u64,
     /// Number of lost records.
     lost: u64,
 }
 
-impl Store {
-    pub fn make(seed: u64, outcome: &mut Outcome) -> Check<Store> {
+impl LogFlipStore {
+    pub fn make(seed: u64, outcome: &mut Outcome) -> Check<LogFlipStore> {
         let sim = machine::new(seed);
         let (mut driver, mut watch) = (driver(&sim, seed), Watch::default());
         let mut session = |driver: &mut Driver| -> Check {
@@ -71,7 +71,7 @@ impl Store {
         let older = sim.fork(seed);
         session(&mut driver)?;
         watch.note(&driver, outcome);
-        Ok(Store { sim: sim.fork(seed), older, model: driver.model, changes: driver.changes })
+        Ok(LogFlipStore { sim: sim.fork(seed), older, model: driver.model, changes: driver.changes })
     }
 
     /// Returns the first content of a log that was never written to any log.
@@ -85,8 +85,8 @@ impl Store {
     }
 
     /// Opens the store and reads everything.
-    fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
-        let all_is_lost = Seen { errors: 1, lost: 0 };
+    fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<LogDamageCounts> {
+        let all_is_lost = LogDamageCounts { errors: 1, lost: 0 };
         let Some(env) = mounted(sim)? else { return Ok(all_is_lost) };
         let store = match LogStore::open(&env, Path::new(DIR), &options(rng)) {
             Ok(store) => store,
@@ -144,10 +144,10 @@ fn names_it(e: &Error, what: &str, damage: &Damage) -> Check {
 }
 
 /// Checks that every answer is correct or an error that names a file.
-fn ask(store: &LogStore, model: &Model, damage: &Damage) -> Check<Seen> {
+fn ask(store: &LogStore, model: &Model, damage: &Damage) -> Check<LogDamageCounts> {
     let names = store.list_logs("", usize::MAX);
     ensure!(names.iter().eq(model.keys()), "logs {names:?}, not {:?}", model.keys());
-    let mut seen = Seen::default();
+    let mut seen = LogDamageCounts::default();
     for (name, own) in model {
         let log = store.open_log(name).doing(|| format!("open {name}"))?;
         ask_one(&log, own, damage, &mut seen).map_err(|why| format!("{name}: {why}"))?;
@@ -155,7 +155,7 @@ fn ask(store: &LogStore, model: &Model, damage: &Damage) -> Check<Seen> {
     Ok(seen)
 }
 
-fn ask_one(log: &LogHandle, own: &OneLog, damage: &Damage, seen: &mut Seen) -> Check {
+fn ask_one(log: &LogHandle, own: &OneLog, damage: &Damage, seen: &mut LogDamageCounts) -> Check {
     let metadata = log.metadata().doing(|| "metadata".into())?;
     ensure!(metadata.as_deref() == own.metadata.as_deref(), "other metadata");
     let end = own.records.keys().next_back().map_or(own.trimmed_below, |last| last + 1);
@@ -241,7 +241,7 @@ fn go_on(store: &LogStore, model: &mut Model) -> Check<bool> {
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut made = Outcome::default();
-    let Some(store) = outcome.made(|| Store::make(seed, &mut made)) else { return outcome };
+    let Some(store) = outcome.made(|| LogFlipStore::make(seed, &mut made)) else { return outcome };
     outcome.notes.extend(made.notes);
     let mut rng = Rng::new(seed ^ 0x6c6f_672d_666c);
     let break_it = |sim: &SimEnv, rng: &mut Rng| break_a_file(sim, &store.older, &KINDS, rng);

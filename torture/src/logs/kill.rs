@@ -39,7 +39,7 @@ const BATCH_MAX: u64 = 3;
 
 /// A report of the child in one number: kind, thread, and an LSN or a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Report {
+enum ChildReport {
     /// All records up to this LSN are durable.
     Durable(u64, Lsn),
     /// All records below this LSN are about to be trimmed.
@@ -52,25 +52,25 @@ enum Report {
 
 const NUMBER_BITS: u32 = 48;
 
-impl Report {
+impl ChildReport {
     fn encode(self) -> u64 {
         let (kind, thread, number) = match self {
-            Report::Durable(thread, lsn) => (1, thread, lsn),
-            Report::Trims(thread, lsn) => (2, thread, lsn),
-            Report::Sealed(count) => (3, 0, count),
-            Report::Collected(count) => (4, 0, count),
+            ChildReport::Durable(thread, lsn) => (1, thread, lsn),
+            ChildReport::Trims(thread, lsn) => (2, thread, lsn),
+            ChildReport::Sealed(count) => (3, 0, count),
+            ChildReport::Collected(count) => (4, 0, count),
         };
         (kind << 8 | thread) << NUMBER_BITS | number
     }
 
     /// `None`: the store is open.
-    fn decode(word: u64) -> Option<Report> {
+    fn decode(word: u64) -> Option<ChildReport> {
         let (number, head) = (word & ((1 << NUMBER_BITS) - 1), word >> NUMBER_BITS);
         match (head >> 8, head & 0xff) {
-            (1, thread) => Some(Report::Durable(thread, number)),
-            (2, thread) => Some(Report::Trims(thread, number)),
-            (3, _) => Some(Report::Sealed(number)),
-            (4, _) => Some(Report::Collected(number)),
+            (1, thread) => Some(ChildReport::Durable(thread, number)),
+            (2, thread) => Some(ChildReport::Trims(thread, number)),
+            (3, _) => Some(ChildReport::Sealed(number)),
+            (4, _) => Some(ChildReport::Collected(number)),
             _ => None,
         }
     }
@@ -78,7 +78,7 @@ impl Report {
 
 /// Expected state of a thread's log.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct ExpectedLog {
     /// The last record that must be there.
     durable: Lsn,
     /// The highest trim that began.
@@ -118,8 +118,11 @@ pub(crate) fn case_on_lavafs(context: &Context, seed: u64) -> Outcome {
 
 fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut run =
-        Run { known: [Known::default(); THREADS as usize], rng: Rng::new(seed), counts: BTreeMap::new() };
+    let mut run = LogKillRun {
+        known: [ExpectedLog::default(); THREADS as usize],
+        rng: Rng::new(seed),
+        counts: BTreeMap::new(),
+    };
     let made = place.make(IMAGE_LEN);
     if made.is_err() {
         outcome.take(made);
@@ -141,23 +144,23 @@ fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
     outcome
 }
 
-struct Run {
-    known: [Known; THREADS as usize],
+struct LogKillRun {
+    known: [ExpectedLog; THREADS as usize],
     rng: Rng,
     counts: BTreeMap<&'static str, u64>,
 }
 
-impl Run {
+impl LogKillRun {
     fn round(&mut self, place: &Place, seed: u64, round: u64) -> Check {
         let row = if place.on_lavafs { CHILD_ON_LAVAFS } else { CHILD };
         let reports = killed(row, place, (seed, round), LIFE_NS_MAX, &mut self.rng)?;
         let (mut sealed, mut collected) = (0, 0);
-        for report in reports.into_iter().filter_map(Report::decode) {
+        for report in reports.into_iter().filter_map(ChildReport::decode) {
             match report {
-                Report::Durable(thread, lsn) => self.of(thread)?.durable = lsn,
-                Report::Trims(thread, lsn) => self.of(thread)?.trims = lsn,
-                Report::Sealed(count) => sealed = count,
-                Report::Collected(count) => collected = count,
+                ChildReport::Durable(thread, lsn) => self.of(thread)?.durable = lsn,
+                ChildReport::Trims(thread, lsn) => self.of(thread)?.trims = lsn,
+                ChildReport::Sealed(count) => sealed = count,
+                ChildReport::Collected(count) => collected = count,
             }
         }
         *self.counts.entry(seen::SEALED).or_default() += sealed;
@@ -167,7 +170,7 @@ impl Run {
         place.check(false).map_err(|why| format!("after a clean end: {why}"))
     }
 
-    fn of(&mut self, thread: u64) -> Check<&mut Known> {
+    fn of(&mut self, thread: u64) -> Check<&mut ExpectedLog> {
         self.known.get_mut(thread as usize).ok_or_else(|| format!("a report of thread {thread}"))
     }
 
@@ -191,7 +194,7 @@ impl Run {
 
 /// Checks that the log of a thread has its acknowledged records, and the appends in flight as a
 /// whole or not at all.
-fn check(store: &LogStore, seed: u64, thread: u64, known: &mut Known) -> Check {
+fn check(store: &LogStore, seed: u64, thread: u64, known: &mut ExpectedLog) -> Check {
     let log = match store.open_log(&name(thread)) {
         Err(e) if known.durable == 0 => {
             return if e.kind() == lavastore::ErrorKind::NotFound { Ok(()) } else { Err(e.to_string()) };
@@ -248,17 +251,17 @@ fn thread_appends(store: &LogStore, seed: u64, thread: u64, mut rng: Rng) -> Che
     let mut next = log.last_lsn().doing(|| "last".into())?.unwrap_or(0) + 1;
     loop {
         next = append(store, &log, seed, thread, next)?;
-        report(Report::Durable(thread, next - 1).encode())?;
+        report(ChildReport::Durable(thread, next - 1).encode())?;
         // One log keeps its records longer than the others, so that collection has records to copy.
         let kept = if thread == 0 { 60 } else { 5 };
         if rng.one_in(4) && next > kept {
-            report(Report::Trims(thread, next - kept).encode())?;
+            report(ChildReport::Trims(thread, next - kept).encode())?;
             log.trim(next - kept).doing(|| "trim".into())?;
         }
         if rng.one_in(20) {
             let statistics = store.statistics();
-            report(Report::Sealed(statistics.sealed_groups).encode())?;
-            report(Report::Collected(statistics.collected_files).encode())?;
+            report(ChildReport::Sealed(statistics.sealed_groups).encode())?;
+            report(ChildReport::Collected(statistics.collected_files).encode())?;
         }
     }
 }

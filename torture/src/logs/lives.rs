@@ -25,7 +25,7 @@ fn limit_min() -> u64 {
     (1..).map(|n| n * (64 << 10)).find(is_allowed).expect("some limit is allowed")
 }
 
-struct Life {
+struct LogWorkload {
     sim: SimEnv,
     driver: Driver,
     rng: Rng,
@@ -33,12 +33,12 @@ struct Life {
     limit: Option<u64>,
 }
 
-impl Life {
-    fn new(seed: u64) -> Life {
+impl LogWorkload {
+    fn new(seed: u64) -> LogWorkload {
         let (sim, mut rng) = (machine::new(seed), Rng::new(seed ^ 0x6c6f_672d_6d6f));
         let limit = rng.one_in(3).then(|| limit_min() + pick(&mut rng, &[0, 300 << 10, 1 << 20]));
         let driver = driver(&sim, seed);
-        Life { sim, driver, rng, watch: Watch::default(), limit }
+        LogWorkload { sim, driver, rng, watch: Watch::default(), limit }
     }
 
     fn live(&mut self) -> Check {
@@ -185,7 +185,7 @@ impl Life {
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut life = Life::new(seed);
+    let mut life = LogWorkload::new(seed);
     let lived = guarded(|| life.live()).and_then(|lived| lived);
     life.watch.note(&life.driver, &mut outcome);
     outcome.take(lived);

@@ -7,7 +7,7 @@
 //! losses requires an unchanged state. No byte of the damaged store may change. The new one is
 //! opened, verified, and appended to.
 
-use super::flip::{KINDS, Store};
+use super::flip::{KINDS, LogFlipStore};
 use super::model::{Model, contents};
 use super::{options, seen};
 use crate::case::{Context, Outcome, guarded};
@@ -31,7 +31,7 @@ fn image(env: &Env) -> Check<BTreeMap<String, Option<Vec<u8>>>> {
 }
 
 /// Repairs the store. Returns the report, or `None` if the repair was refused.
-fn repair(made: &Store, sim: &SimEnv, rng: &mut Rng) -> Check<Option<RepairReport>> {
+fn repair(made: &LogFlipStore, sim: &SimEnv, rng: &mut Rng) -> Check<Option<RepairReport>> {
     let Some(env) = mounted(sim)? else { return Ok(None) };
     let before = image(&env)?;
     let repair = RepairOptions { options: options(rng), ..RepairOptions::default() };
@@ -103,7 +103,7 @@ fn compare(model: &Model, found: &Model, report: &RepairReport) -> Check {
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut made = Outcome::default();
-    let Some(store) = outcome.made(|| Store::make(seed, &mut made)) else { return outcome };
+    let Some(store) = outcome.made(|| LogFlipStore::make(seed, &mut made)) else { return outcome };
     outcome.notes.extend(made.notes);
     let mut rng = Rng::new(seed ^ 0x6c6f_672d_7265);
     let break_it = |sim: &SimEnv, rng: &mut Rng| break_a_file(sim, &store.older, &KINDS, rng);

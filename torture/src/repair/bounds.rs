@@ -41,7 +41,7 @@ enum Lane {
 }
 
 /// The workload; see the module.
-struct Life {
+struct BoundsWorkload {
     has_logs: bool,
     closed: bool,
     sim: SimEnv,
@@ -75,13 +75,14 @@ fn open(sim: &SimEnv, dir: &str, has_logs: bool) -> Check<Db> {
     opened.doing(|| format!("open {dir}"))
 }
 
-impl Life {
-    fn make(seed: u64, has_logs: bool, rng: &mut Rng) -> Check<Life> {
+impl BoundsWorkload {
+    fn make(seed: u64, has_logs: bool, rng: &mut Rng) -> Check<BoundsWorkload> {
         let sim = machine::new(seed);
         let db = open(&sim, DIR, has_logs)?;
         let closed = rng.one_in(2);
         let (keys, carried, records) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        let mut life = Life { has_logs, closed, sim, keys, carried, records, operations: 0, floor: 1 };
+        let mut life =
+            BoundsWorkload { has_logs, closed, sim, keys, carried, records, operations: 0, floor: 1 };
         for _ in 0..rng.range(6, 50) {
             life.step(&db, rng).doing(|| "a step".into())?;
         }
@@ -296,7 +297,7 @@ fn runs(numbers: &BTreeSet<u64>) -> Vec<(u64, u64)> {
 /// Compares the reports of some repairs with brute force.
 pub(crate) fn check(seed: u64, has_logs: bool, outcome: &mut Outcome) {
     let mut rng = Rng::new(seed ^ 0x626f_756e_6473);
-    let Some(life) = outcome.made(|| Life::make(seed, has_logs, &mut rng)) else { return };
+    let Some(life) = outcome.made(|| BoundsWorkload::make(seed, has_logs, &mut rng)) else { return };
     let break_it = |sim: &SimEnv, rng: &mut Rng| life.damage(sim, rng);
     outcome.damaged((&life.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, text, _| {
         let checked = guarded(|| life.check(sim)).and_then(|checked| checked);

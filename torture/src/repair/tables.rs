@@ -26,14 +26,14 @@ const DAMAGES: u64 = 4;
 const BLOCK: u64 = 512;
 
 /// The workload; see the module.
-struct Life {
+struct TablesWorkload {
     sim: SimEnv,
     options: Options,
     keys: Vec<Vec<u8>>,
 }
 
-impl Life {
-    fn make(seed: u64, rng: &mut Rng) -> Check<Life> {
+impl TablesWorkload {
+    fn make(seed: u64, rng: &mut Rng) -> Check<TablesWorkload> {
         let min_blob_size = pick(rng, &[0, 100]);
         let block_bytes = pick(rng, &[512, 1024, 4096]);
         let family = FamilyOptions { min_blob_size, ..FamilyOptions::default() }.expert(|expert| {
@@ -42,7 +42,7 @@ impl Life {
         });
         let options =
             Options { memtable_bytes: 64 << 10, memory_bytes: 256 << 10, family, ..Options::default() };
-        let mut life = Life { sim: machine::new(seed), options, keys: Vec::new() };
+        let mut life = TablesWorkload { sim: machine::new(seed), options, keys: Vec::new() };
         let db = Db::open_in(&machine::env(&life.sim)?, DIR, &life.options).doing(|| "open".into())?;
         let count = rng.range(20, 400);
         let len_max = pick(rng, &[110, 400, 1500]);
@@ -125,7 +125,7 @@ fn present_in<'k>(is_there: &BTreeMap<&'k [u8], bool>, lost: &LostRange) -> Vec<
 /// Compares the reports of some repairs with brute force.
 pub(crate) fn check(seed: u64, outcome: &mut Outcome) {
     let mut rng = Rng::new(seed ^ 0x7461_626c_6573);
-    let Some(life) = outcome.made(|| Life::make(seed, &mut rng)) else { return };
+    let Some(life) = outcome.made(|| TablesWorkload::make(seed, &mut rng)) else { return };
     let break_it = |sim: &SimEnv, rng: &mut Rng| life.damage(sim, rng);
     outcome.damaged((&life.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, text, _| {
         let checked = guarded(|| life.check(sim)).and_then(|checked| checked);

@@ -1,10 +1,10 @@
-use super::{Version, is_explained};
+use super::{KeyVersion, is_explained};
 
-fn put(seq: u64, value: &[u8]) -> Version {
+fn put(seq: u64, value: &[u8]) -> KeyVersion {
     (seq, Some(value.to_vec()))
 }
 
-fn explains(gaps: &[(u64, u64)], versions: &[Version], got: Option<&[u8]>) -> bool {
+fn explains(gaps: &[(u64, u64)], versions: &[KeyVersion], got: Option<&[u8]>) -> bool {
     is_explained(gaps, versions, got.map(<[u8]>::to_vec).as_ref())
 }
 

@@ -7,7 +7,7 @@
 //! every batch that returned before it began is there too.
 
 use crate::check::{Check, Doing, ensure};
-use crate::history::{Found, Loss};
+use crate::history::{FamilyEntries, Loss};
 use crate::state::{Change, Contents, Entries, FamilyId, difference};
 use lavastore::{Db, Durability};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) struct Batch {
 }
 
 /// A checkpoint.
-pub(crate) struct Copy {
+pub(crate) struct Checkpoint {
     pub dir: String,
     /// For each writer, the number of batches returned at its begin, and begun at its end.
     pub bounds: Vec<(usize, usize)>,
@@ -46,7 +46,7 @@ pub(crate) struct Story {
     pub created_op: u64,
     pub mirror: FamilyId,
     pub writers: Vec<Vec<Batch>>,
-    pub checkpoints: Vec<Copy>,
+    pub checkpoints: Vec<Checkpoint>,
     pub guests: Vec<Guest>,
     /// A planned file system fault occurred.
     pub faulted: bool,
@@ -141,7 +141,7 @@ impl Story {
     }
 
     /// Checks a store that was reopened after the run, or after a crash at an operation.
-    pub fn check_reopened(&self, db: &Db, found: &Found, op: u64, loss: Option<Loss>) -> Check {
+    pub fn check_reopened(&self, db: &Db, found: &FamilyEntries, op: u64, loss: Option<Loss>) -> Check {
         let promised = |batch: &Batch| match batch.durability {
             Durability::Durable => true,
             // A failed sync may lose data that was only in the page cache.
@@ -161,7 +161,7 @@ impl Story {
         self.check_guests(&db.family_names(), op)
     }
 
-    fn family<'a>(&self, found: &'a Found, id: FamilyId) -> Check<&'a Entries> {
+    fn family<'a>(&self, found: &'a FamilyEntries, id: FamilyId) -> Check<&'a Entries> {
         found.get(&id).ok_or_else(|| format!("family {id} is not there, only {:?}", found.keys()))
     }
 
@@ -185,7 +185,7 @@ impl Story {
     }
 
     /// Checks an opened checkpoint.
-    pub fn check_checkpoint(&self, copy: &Copy, found: &Found) -> Check {
+    pub fn check_checkpoint(&self, copy: &Checkpoint, found: &FamilyEntries) -> Check {
         self.check_look(self.family(found, 0)?, self.family(found, self.mirror)?, &copy.bounds)
     }
 }

@@ -1,6 +1,6 @@
 //! The work of the threads of a run.
 
-use super::story::{Batch, Copy, Guest, Story, contents, key};
+use super::story::{Batch, Checkpoint, Guest, Story, contents, key};
 use crate::check::{Check, Doing, ensure};
 use crate::files::check_at_rest;
 use crate::machine;
@@ -106,7 +106,7 @@ impl Shape {
 
 /// State shared by the threads of a run. (Neither its lock nor its clock is a point of the
 /// schedule.)
-struct Shared {
+struct ScheduleState {
     db: Db,
     mirror: Family,
     sim: SimEnv,
@@ -118,7 +118,7 @@ struct Shared {
     is_closing: AtomicBool,
 }
 
-impl Shared {
+impl ScheduleState {
     fn story(&self) -> MutexGuard<'_, Story> {
         self.story.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl Shared {
     }
 }
 
-type Body = Box<dyn FnOnce(&Shared) -> Check + Send>;
+type Body = Box<dyn FnOnce(&ScheduleState) -> Check + Send>;
 
 /// Main thread: opens the store, starts the others, waits for them, compares, and closes.
 pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<Story> {
@@ -153,7 +153,7 @@ pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<
     }
     let writers = (0..shape.writers).map(|_| Vec::new()).collect();
     let story = Story { created_op: sim.op_count(), mirror: mirror.id(), writers, ..Story::default() };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ScheduleState {
         db,
         mirror,
         sim: sim.clone(),
@@ -185,7 +185,7 @@ pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<
 }
 
 /// Runs each body in a thread; returns the first error.
-fn together(shared: &Arc<Shared>, bodies: Vec<(String, Body)>) -> Check {
+fn together(shared: &Arc<ScheduleState>, bodies: Vec<(String, Body)>) -> Check {
     let spawner = shared.env.spawner.clone().ok_or("a machine with threads")?;
     let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
     let mut threads = Vec::new();
@@ -207,7 +207,7 @@ fn together(shared: &Arc<Shared>, bodies: Vec<(String, Body)>) -> Check {
 }
 
 /// Compares everything after all threads have ended, and closes the store.
-fn end(shared: Arc<Shared>) -> Check<Story> {
+fn end(shared: Arc<ScheduleState>) -> Check<Story> {
     if let Some(look) = shared.excused(both(&shared, &shared.db.snapshot(), false))? {
         let story = shared.story();
         story.check_look(&look.0, &look.1, &story.bounds()).map_err(|why| format!("at the end, {why}"))?;
@@ -224,7 +224,7 @@ fn end(shared: Arc<Shared>) -> Check<Story> {
         crate::tally::take().chain([refused].into_iter().filter(|(_, count)| *count > 0)).collect();
     drop(story);
     let shared = Arc::into_inner(shared).ok_or("another thread is left")?;
-    let Shared { db, mirror, sim, story, shape, .. } = shared;
+    let ScheduleState { db, mirror, sim, story, shape, .. } = shared;
     drop(mirror);
     if let Some(nth) = shape.fault_at_close.filter(|_| !shape.lavafs) {
         sim.inject(FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[OpKind::Sync]).path("MANIFEST"));
@@ -240,7 +240,7 @@ fn end(shared: Arc<Shared>) -> Check<Story> {
 }
 
 /// Closes the store during calls of other threads, and checks their promised data after a reopen.
-fn close_beside(shared: &Shared, mut rng: Rng) -> Check {
+fn close_beside(shared: &ScheduleState, mut rng: Rng) -> Check {
     shared.env.clock.sleep_ns(rng.below(200_000_000));
     shared.is_closing.store(true, Relaxed);
     if shared.excused(shared.db.clone().close().doing(|| "close".into()))?.is_none() {
@@ -259,7 +259,7 @@ fn close_beside(shared: &Shared, mut rng: Rng) -> Check {
     shared.excused(again.close().doing(|| "close again".into())).map(drop)
 }
 
-fn change(shared: &Shared, writer: usize, rng: &mut Rng) -> Change {
+fn change(shared: &ScheduleState, writer: usize, rng: &mut Rng) -> Change {
     let slot = rng.below(shared.shape.slots);
     match rng.below(12) {
         0 => {
@@ -275,7 +275,7 @@ fn change(shared: &Shared, writer: usize, rng: &mut Rng) -> Change {
     }
 }
 
-fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
+fn write(shared: &ScheduleState, writer: usize, mut rng: Rng) -> Check {
     for _ in 0..rng.range(1, shared.shape.batches + 1) {
         let changes: Vec<Change> = (0..rng.range(1, 4)).map(|_| change(shared, writer, &mut rng)).collect();
         let mut batch = WriteBatch::new();
@@ -325,13 +325,13 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
 }
 
 /// Returns both families in one state of the store.
-fn both(shared: &Shared, at: &Snapshot, backwards: bool) -> Check<(Entries, Entries)> {
+fn both(shared: &ScheduleState, at: &Snapshot, backwards: bool) -> Check<(Entries, Entries)> {
     let default = contents(at.iter(), backwards)?;
     let mirror = contents(at.family(&shared.mirror).iter(), !backwards)?;
     Ok((default, mirror))
 }
 
-fn read(shared: &Shared, mut rng: Rng) -> Check {
+fn read(shared: &ScheduleState, mut rng: Rng) -> Check {
     for _ in 0..rng.range(1, 6) {
         let least: Vec<usize> = shared.story().bounds().into_iter().map(|(returned, _)| returned).collect();
         let snapshot = shared.db.snapshot();
@@ -356,7 +356,7 @@ fn read(shared: &Shared, mut rng: Rng) -> Check {
     Ok(())
 }
 
-fn upkeep(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
+fn upkeep(shared: &ScheduleState, nth: usize, mut rng: Rng) -> Check {
     let db = &shared.db;
     for step in 0..rng.range(1, 6) {
         if rng.one_in(2) {
@@ -384,7 +384,7 @@ fn upkeep(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
     Ok(())
 }
 
-fn ledger(shared: &Shared) -> Check {
+fn ledger(shared: &ScheduleState) -> Check {
     let space = shared.db.space().doing(|| "space".into())?;
     let sum: u64 = space.parts().iter().map(|(_, bytes)| bytes).sum();
     ensure!(sum == space.total_bytes, "the ledger of space sums to {sum}, not {}", space.total_bytes);
@@ -393,7 +393,7 @@ fn ledger(shared: &Shared) -> Check {
 
 /// Returns a deadline for some long calls. Not drawn from `rng`, so that recorded seeds keep their
 /// draws.
-fn deadline(shared: &Shared, rng: &Rng) -> Option<Cancel> {
+fn deadline(shared: &ScheduleState, rng: &Rng) -> Option<Cancel> {
     let mut own = rng.clone();
     own.one_in(3).then(|| Cancel::with_deadline(&shared.env, Duration::from_nanos(own.below(20_000_000))))
 }
@@ -402,7 +402,7 @@ fn unless_cancelled(done: Result<(), Error>) -> Result<(), Error> {
     done.or_else(|e| if e.kind() == ErrorKind::Cancelled { Ok(()) } else { Err(e) })
 }
 
-fn checkpoint(shared: &Shared, dir: String, cancel: Option<Cancel>) -> Check {
+fn checkpoint(shared: &ScheduleState, dir: String, cancel: Option<Cancel>) -> Check {
     let least: Vec<usize> = shared.story().bounds().into_iter().map(|(returned, _)| returned).collect();
     match shared.db.checkpoint_with(&dir, &CheckpointOptions { cancel }) {
         Err(e) if matches!(e.kind(), ErrorKind::Cancelled | ErrorKind::Closed) => {
@@ -422,12 +422,12 @@ fn checkpoint(shared: &Shared, dir: String, cancel: Option<Cancel>) -> Check {
     let mut story = shared.story();
     let most = story.bounds().into_iter().map(|(_, begun)| begun);
     let bounds = least.into_iter().zip(most).collect();
-    story.checkpoints.push(Copy { dir, bounds, end_op: shared.sim.op_count() });
+    story.checkpoints.push(Checkpoint { dir, bounds, end_op: shared.sim.op_count() });
     Ok(())
 }
 
 /// Creates and drops a family.
-fn guest(shared: &Shared, name: String, rng: &mut Rng) -> Check {
+fn guest(shared: &ScheduleState, name: String, rng: &mut Rng) -> Check {
     let nth = {
         let mut story = shared.story();
         story.guests.push(Guest {

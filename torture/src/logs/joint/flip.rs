@@ -33,7 +33,7 @@ pub(super) const KINDS: [&str; 12] = [
     "/LOCK",
 ];
 
-struct Store {
+struct JointFlipStore {
     life: Life,
     /// The final and an earlier state.
     sim: SimEnv,
@@ -41,8 +41,8 @@ struct Store {
     closed: bool,
 }
 
-impl Store {
-    fn make(seed: u64, rng: &mut Rng) -> Store {
+impl JointFlipStore {
+    fn make(seed: u64, rng: &mut Rng) -> JointFlipStore {
         let mut life = Life::new(machine::new(seed), machine::try_env, seed, Found::NOTHING);
         let closed = !rng.one_in(6);
         for _ in 0..rng.range(1, 3) {
@@ -51,7 +51,7 @@ impl Store {
         let older = life.sim.fork(seed);
         life.live_on(rng.range(20, 160), closed);
         let sim = if closed { life.sim.fork(seed) } else { life.sim.crash(CrashKind::ProcessKill, seed) };
-        Store { life, sim, older, closed }
+        JointFlipStore { life, sim, older, closed }
     }
 
     /// Opens the store and reads everything. `None`: the open was refused.
@@ -87,7 +87,7 @@ impl Store {
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6a6f_696e_7470);
-    let Some(store) = outcome.made(|| Ok(Store::make(seed, &mut rng))) else { return outcome };
+    let Some(store) = outcome.made(|| Ok(JointFlipStore::make(seed, &mut rng))) else { return outcome };
     super::note(store.life.done, &mut outcome);
     let break_it = |sim: &SimEnv, rng: &mut Rng| break_a_file(sim, &store.older, &KINDS, rng);
     let image = store.sim.state_hash();

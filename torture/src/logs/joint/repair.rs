@@ -34,7 +34,7 @@ const INTO: &str = "/repaired";
 /// Files of a killed store that may be damaged.
 const DATA: [&str; 8] = [".log", ".log", ".ksst", ".ksst", ".vsst", ".e1-1", ".e1-2", ".e1-3"];
 
-struct Store {
+struct JointRepairStore {
     life: Life,
     /// The final and an earlier state.
     sim: SimEnv,
@@ -52,8 +52,8 @@ struct Saved {
     records: BTreeMap<u64, bool>,
 }
 
-impl Store {
-    fn make(seed: u64, rng: &mut Rng) -> Store {
+impl JointRepairStore {
+    fn make(seed: u64, rng: &mut Rng) -> JointRepairStore {
         let mut life = Life::new(machine::new(seed), machine::try_env, seed, Found::NOTHING);
         let closed = !rng.one_in(4);
         for _ in 0..rng.range(1, 3) {
@@ -64,14 +64,14 @@ impl Store {
         if closed {
             life.live_on(steps, true);
             let sim = life.sim.fork(seed);
-            return Store { life, sim, older, closed };
+            return JointRepairStore { life, sim, older, closed };
         }
         let (db, logs) = open(&machine::try_env(&life.sim).expect("a sound volume")).expect("a sound store");
         life.go_on(&db, &logs, steps).expect("nothing fails");
         life.note(&logs);
         // Dropping the store would close it.
         let sim = life.sim.crash(CrashKind::ProcessKill, seed);
-        Store { life, sim, older, closed }
+        JointRepairStore { life, sim, older, closed }
     }
 
     fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Vec<Damage>>> {
@@ -355,7 +355,7 @@ fn told(report: &RepairReport) -> String {
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6a6f_696e_7472);
-    let Some(store) = outcome.made(|| Ok(Store::make(seed, &mut rng))) else { return outcome };
+    let Some(store) = outcome.made(|| Ok(JointRepairStore::make(seed, &mut rng))) else { return outcome };
     super::note(store.life.done, &mut outcome);
     let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damages, rng| {

@@ -87,7 +87,7 @@ impl Done {
 
 /// Results of all verifications of a case.
 #[derive(Debug, Default)]
-struct Seen {
+struct VerificationTotals {
     /// Verifications with enough overlap.
     counted: u64,
     overlap: Done,
@@ -132,7 +132,7 @@ impl Clock for PauseCounter {
 /// Key of the number of the last batch of keys, written by every batch.
 const COUNTER: &[u8] = b"counter";
 
-struct Shared {
+struct VerifyState {
     db: Db,
     logs: LogStore,
     env: Env,
@@ -145,10 +145,10 @@ struct Shared {
     durable: [AtomicU64; APPENDERS],
     durable_keys: AtomicU64,
     stop: AtomicBool,
-    seen: Mutex<Seen>,
+    seen: Mutex<VerificationTotals>,
 }
 
-impl Shared {
+impl VerifyState {
     fn done(&self) -> Done {
         Done {
             commits: self.commits.load(SeqCst),
@@ -167,7 +167,7 @@ impl Shared {
 }
 
 /// Appends, trims and seals until the stop flag is set.
-fn append(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
+fn append(shared: &VerifyState, nth: usize, mut rng: Rng) -> Check {
     let log = shared.logs.log(&format!("log {nth}")).doing(|| "make a log".into())?;
     let mut lsn = log.last_lsn().doing(|| "last".into())?.unwrap_or(0);
     let mut kept = lsn;
@@ -194,7 +194,7 @@ fn append(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
 }
 
 /// Writes keys and batches of both engines, flushes and compacts, until the stop flag is set.
-fn put(shared: &Shared, mut rng: Rng) -> Check {
+fn put(shared: &VerifyState, mut rng: Rng) -> Check {
     let log = shared.logs.log("both").doing(|| "make a log".into())?;
     let mut lsn = log.last_lsn().doing(|| "last".into())?.unwrap_or(0);
     for number in 1u64.. {
@@ -214,7 +214,7 @@ fn put(shared: &Shared, mut rng: Rng) -> Check {
     Ok(())
 }
 
-fn put_one(shared: &Shared, log: &LogHandle, lsn: &mut u64, number: u64, rng: &mut Rng) -> Check {
+fn put_one(shared: &VerifyState, log: &LogHandle, lsn: &mut u64, number: u64, rng: &mut Rng) -> Check {
     let durability = if rng.one_in(8) { Durability::Durable } else { Durability::Buffered };
     let (key, value) = (life::key(rng.below(60)), value(rng.below(1000)));
     let mut changes = WriteBatch::new();
@@ -235,7 +235,7 @@ fn put_one(shared: &Shared, log: &LogHandle, lsn: &mut u64, number: u64, rng: &m
 }
 
 /// Opens the store read-only during writes.
-fn opened<T>(shared: &Shared, open: impl FnOnce(Env) -> lavastore::Result<T>) -> lavastore::Result<T> {
+fn opened<T>(shared: &VerifyState, open: impl FnOnce(Env) -> lavastore::Result<T>) -> lavastore::Result<T> {
     let clock = Arc::new(PauseCounter { inner: shared.env.clock.clone(), pauses: AtomicU64::new(0) });
     let before = shared.done();
     let opened = open(Env { clock: clock.clone(), ..shared.env.clone() });
@@ -282,7 +282,7 @@ fn has_durable_keys(db: &Db, durable: u64) -> Check {
 
 /// Returns the damage reported by a verification with the file names; `None`: a reader found no
 /// consistent state.
-fn reports(shared: &Shared, what: Verified) -> Check<Option<Vec<(String, String)>>> {
+fn reports(shared: &VerifyState, what: Verified) -> Check<Option<Vec<(String, String)>>> {
     let named = |e: &lavastore::Error| {
         let file = e.file().and_then(Path::file_name).unwrap_or_default();
         (file.to_string_lossy().into_owned(), e.to_string())
@@ -321,7 +321,7 @@ fn reports(shared: &Shared, what: Verified) -> Check<Option<Vec<(String, String)
 }
 
 /// Verifies repeatedly, then sets the stop flag.
-fn verify(shared: &Shared, what: &[Verified], count: u64) -> Check {
+fn verify(shared: &VerifyState, what: &[Verified], count: u64) -> Check {
     for nth in 0..count {
         let what = what[nth as usize % what.len()];
         let before = shared.done();
@@ -349,10 +349,10 @@ fn verify(shared: &Shared, what: &[Verified], count: u64) -> Check {
 }
 
 /// Main thread: starts the others and waits for them.
-fn run(env: &Env, damaged: Option<String>, seed: u64) -> Check<Seen> {
+fn run(env: &Env, damaged: Option<String>, seed: u64) -> Check<VerificationTotals> {
     let mut rng = Rng::new(seed ^ 0x7665_7269_6679);
     let (db, logs) = life::open(env).doing(|| "open".into())?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(VerifyState {
         db,
         logs,
         env: env.clone(),
@@ -366,7 +366,7 @@ fn run(env: &Env, damaged: Option<String>, seed: u64) -> Check<Seen> {
         seen: Mutex::default(),
     });
     let what = verified(seed);
-    type Body = Box<dyn FnOnce(&Shared) -> Check + Send>;
+    type Body = Box<dyn FnOnce(&VerifyState) -> Check + Send>;
     let mut bodies: Vec<(String, Body)> = Vec::new();
     for nth in 0..APPENDERS {
         let rng = rng.fork();
