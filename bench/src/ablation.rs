@@ -112,7 +112,7 @@ pub struct RowFigure {
 
 /// A row of the comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct AblationRow {
     /// Name in the paper.
     pub row: String,
     /// Switches added to the previous row.
@@ -138,7 +138,7 @@ pub struct AblationReport {
     /// Number of runs per row.
     pub rounds: u64,
     /// The rows in order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<AblationRow>,
     /// Switches outside of the rows.
     pub other_switches: Vec<String>,
     /// Options of all runs except `without`.
@@ -169,7 +169,7 @@ pub fn ablation(
         run(&own, opener, dir)
     })?;
     let values = rounds::values(&FIGURES, &runs);
-    let rows = runs.into_iter().enumerate().map(|(at, runs)| Row {
+    let rows = runs.into_iter().enumerate().map(|(at, runs)| AblationRow {
         row: ROWS[at].0.to_owned(),
         adds: ROWS[at].1.iter().map(|name| (*name).to_owned()).collect(),
         without: without(args, at),
@@ -232,7 +232,7 @@ impl AblationReport {
     }
 }
 
-impl Row {
+impl AblationRow {
     fn added(&self) -> String {
         match self.adds.is_empty() {
             true => "all of these off".to_owned(),

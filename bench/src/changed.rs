@@ -11,7 +11,7 @@ use crate::full::{Full, Model};
 use crate::host::now_ns;
 use crate::limit::SAMPLE_NS;
 use crate::record::Kind;
-use crate::workload::{Role, Space, Stream};
+use crate::workload::{KeySpace, Role, Stream};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -71,7 +71,7 @@ impl Changed {
         limit_bytes: u64,
         seconds: f64,
     ) -> Result<Option<Changed>> {
-        let (settings, space) = (EngineSettings::of(args)?, Space::new(args));
+        let (settings, space) = (EngineSettings::of(args)?, KeySpace::new(args));
         let mut model = Model::new(args, &space);
         let engine = opener.open(dir, &settings)?;
         if engine.change_space_limit(limit_bytes)?.is_none() {

@@ -43,7 +43,7 @@ const UNLIMITED_PART: f64 = 5.0;
 const FULL_PERCENT: u64 = 90;
 /// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct ContractReport {
     /// Limit of the store at work.
     pub limit_bytes: u64,
     /// Its maximum size.
@@ -76,7 +76,7 @@ pub struct Report {
     pub options: BenchArgs,
 }
 
-impl Report {
+impl ContractReport {
     /// Returns true if all guarantees were kept.
     pub fn is_kept(&self) -> bool {
         let changed = self.changed.as_ref().is_none_or(Changed::is_kept);
@@ -131,7 +131,7 @@ fn value_size(args: &BenchArgs) -> Option<u64> {
 }
 
 /// Runs the contract below `dir`, which the caller removes.
-pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
+pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<ContractReport> {
     let args = with_defaults(told);
     args.check()?;
     let seconds = args.seconds.map(|seconds| seconds / UNLIMITED_PART);
@@ -150,7 +150,7 @@ pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
     let own = BenchArgs { value_size: value_size(told), ..told.clone() };
     let volume =
         args.volume.as_deref().map(|volume| on_volume(&own, opener, volume, fill_seconds)).transpose()?;
-    Ok(Report {
+    Ok(ContractReport {
         limit_bytes: kept.limit_bytes,
         peak_bytes: limited.space_peak.bytes,
         limit_samples: kept.limit_samples + watch.samples(),

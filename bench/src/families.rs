@@ -71,7 +71,7 @@ pub struct Step {
 
 /// Costs of a number of families.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Row {
+pub struct FamiliesRow {
     /// Number of families.
     pub families: u64,
     /// Creation times of the first families.
@@ -98,7 +98,7 @@ pub struct Row {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FamiliesReport {
     /// Rows by number of families.
-    pub rows: Vec<Row>,
+    pub rows: Vec<FamiliesRow>,
     /// Ratio of the median processor time of a flush of one family, last row to first row.
     pub one_flush_cpu_ratio: f64,
     /// Description of the machine.
@@ -141,7 +141,7 @@ fn flush_one(db: &Db, family: &Family, flushes: u64) -> Result<(Vec<u64>, Vec<u6
     Ok((cpu_ns, took_ns))
 }
 
-fn row(args: &FamiliesArgs, num: u64, dir: &Path) -> Result<Row> {
+fn row(args: &FamiliesArgs, num: u64, dir: &Path) -> Result<FamiliesRow> {
     let (store, copy) = (dir.join("store"), dir.join("checkpoint"));
     let db = Db::open(&store)?;
     let ((families, took_ns), create) = timed(|| create(&db, num))?;
@@ -165,7 +165,7 @@ fn row(args: &FamiliesArgs, num: u64, dir: &Path) -> Result<Row> {
         );
     }
     db.close()?;
-    Ok(Row {
+    Ok(FamiliesRow {
         families: num,
         create_first_us: spread_us(first),
         create_last_us: spread_us(last),
@@ -189,7 +189,8 @@ pub fn run(args: &FamiliesArgs, dir: &Path) -> Result<FamiliesReport> {
     for num in &args.num {
         rows.push(alone(&dir.join(format!("families-{num}")), |dir| row(args, *num, dir))?);
     }
-    let cpu_us = |row: Option<&Row>| row.and_then(|row| row.one_flush_cpu_us).map_or(0.0, |us| us.median);
+    let cpu_us =
+        |row: Option<&FamiliesRow>| row.and_then(|row| row.one_flush_cpu_us).map_or(0.0, |us| us.median);
     let one_flush_cpu_ratio = cpu_us(rows.last()) / cpu_us(rows.first()).max(f64::MIN_POSITIVE);
     Ok(FamiliesReport { rows, one_flush_cpu_ratio, machine: host::machine(), options: args.clone() })
 }

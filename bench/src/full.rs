@@ -18,7 +18,7 @@ use crate::args::BenchArgs;
 use crate::engine::{Engine, EngineSettings, Opener};
 use crate::host::{now_ns, wait_until};
 use crate::record::Kind;
-use crate::workload::{Role, Space, Stream};
+use crate::workload::{KeySpace, Role, Stream};
 use crate::{Error, Result};
 use lavastore::ErrorKind;
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ impl Full {
     /// `watched` is called with the open store, and calls back.
     pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path, seconds: f64) -> Result<Full> {
         let settings = EngineSettings::of(args)?;
-        let space = Space::new(args);
+        let space = KeySpace::new(args);
         let mut model = Model::new(args, &space);
         let engine = opener.open(dir, &settings)?;
         let phases = model.phases(args, engine.as_ref(), seconds);
@@ -116,13 +116,13 @@ impl Full {
 /// A store near a limit, and its expected contents.
 pub(crate) struct Model<'a> {
     pub full: Full,
-    space: &'a Space,
+    space: &'a KeySpace,
     /// Checksum of the value of each key; `None` if it must not exist.
     acknowledged: Vec<Option<u64>>,
 }
 
 impl<'a> Model<'a> {
-    pub fn new(args: &BenchArgs, space: &'a Space) -> Model<'a> {
+    pub fn new(args: &BenchArgs, space: &'a KeySpace) -> Model<'a> {
         Model { full: Full::default(), space, acknowledged: vec![None; args.keys() as usize] }
     }
 

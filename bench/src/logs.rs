@@ -421,7 +421,7 @@ struct OneLog {
 }
 
 /// A writer with its logs.
-struct Writer<'a> {
+struct LogWriter<'a> {
     engine: &'a dyn LogEngine,
     args: &'a LogArgs,
     logs: Vec<OneLog>,
@@ -431,14 +431,14 @@ struct Writer<'a> {
     late: u64,
 }
 
-impl Writer<'_> {
-    fn new<'a>(engine: &'a dyn LogEngine, args: &'a LogArgs, writer: u64) -> Writer<'a> {
+impl LogWriter<'_> {
+    fn new<'a>(engine: &'a dyn LogEngine, args: &'a LogArgs, writer: u64) -> LogWriter<'a> {
         let own = (writer..args.logs).step_by(args.writers as usize);
         let logs = own.map(|number| OneLog { number, next: 1, hole: None, first: 1 }).collect();
         let rng = Rng::new(SEED + writer);
         let record = Record { bytes: vec![0; args.record_size], ..Record::default() };
         let records = vec![record; args.in_flight.max(1) as usize];
-        Writer { engine, args, logs, rng, records, late: 0 }
+        LogWriter { engine, args, logs, rng, records, late: 0 }
     }
 
     /// Appends until `end_ns`, or with `until_long` until every log has its target length.
@@ -544,7 +544,7 @@ impl Writer<'_> {
 
 /// Runs a part: all writers until a time, and the concurrent observers.
 fn part(
-    writers: &mut [Writer<'_>],
+    writers: &mut [LogWriter<'_>],
     seconds_ns: u64,
     until_long: bool,
     beside: impl Fn(&AtomicBool) -> Result<()> + Sync,
@@ -555,7 +555,7 @@ fn part(
     let (records, seconds, beside) = std::thread::scope(|scope| {
         let beside = scope.spawn(|| beside(done));
         let run = |writer| -> std::thread::ScopedJoinHandle<'_, Result<Recorder>> {
-            let writer: &mut Writer<'_> = writer;
+            let writer: &mut LogWriter<'_> = writer;
             scope.spawn(move || {
                 let outcome = writer.run(end_ns, until_long, stop, start_ns);
                 outcome.inspect_err(|_| stop.store(true, Ordering::Relaxed))
@@ -595,7 +595,7 @@ fn watch(
 }
 
 /// Measurements of the appends.
-struct Measured {
+struct LogMeasurements {
     growth: Merged,
     merged: Merged,
     seconds: f64,
@@ -605,7 +605,7 @@ struct Measured {
     late: u64,
 }
 
-impl Measured {
+impl LogMeasurements {
     /// Returns the device writes between two of these moments per byte of records.
     fn ratio(&self, from: usize, records: &Merged) -> Option<f64> {
         let bytes = self.written[from + 1]?.saturating_sub(self.written[from]?);
@@ -618,9 +618,9 @@ fn measure(
     args: &LogArgs,
     (site, dir): (&LogSite, &Path),
     engine: &dyn LogEngine,
-    writers: &mut [Writer<'_>],
+    writers: &mut [LogWriter<'_>],
     seen: &Beside,
-) -> Result<Measured> {
+) -> Result<LogMeasurements> {
     let counted = site.device.clone().unwrap_or_else(|| dir.to_owned());
     let written = || host::device_counters(&counted).map(|device| device.write_bytes);
     let start = written();
@@ -637,7 +637,7 @@ fn measure(
     let written = [start, grown, written()];
     let cpu_seconds = (host::process_counters().cpu_ns - cpu_ns) as f64 / 1e9;
     let late = writers.iter().map(|writer| writer.late).sum();
-    Ok(Measured { growth, merged, seconds, written, cpu_seconds, late })
+    Ok(LogMeasurements { growth, merged, seconds, written, cpu_seconds, late })
 }
 
 /// Runs the benchmark in a store in `dir`.
@@ -652,11 +652,11 @@ pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogRepo
     }
     let in_place_before = in_place(args, &site, dir)?;
     let engine = opener.open(dir, args.logs)?;
-    let mut writers: Vec<Writer<'_>> =
-        (0..args.writers).map(|writer| Writer::new(&*engine, args, writer)).collect();
+    let mut writers: Vec<LogWriter<'_>> =
+        (0..args.writers).map(|writer| LogWriter::new(&*engine, args, writer)).collect();
     let seen = Beside::default();
     let measured = measure(args, (&site, dir), &*engine, &mut writers, &seen)?;
-    let checked = writers.iter_mut().map(Writer::check).sum::<Result<u64>>()?;
+    let checked = writers.iter_mut().map(LogWriter::check).sum::<Result<u64>>()?;
     let spans = writers.iter().flat_map(|w| w.logs.iter().map(|log| (log.number, log.first..log.next)));
     let ends = Ends(spans.collect());
     let reads = reads::after(args, &*engine, &ends)?;
@@ -698,8 +698,8 @@ pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogRepo
 
 impl LogReport {
     /// Adds the measurements.
-    fn of(self, measured: &Measured) -> LogReport {
-        let Measured { growth, merged, seconds, written, .. } = measured;
+    fn of(self, measured: &LogMeasurements) -> LogReport {
+        let LogMeasurements { growth, merged, seconds, written, .. } = measured;
         let appends_per_s = merged.ops as f64 / seconds;
         let stat = |name: &str| self.engine_stats.get(name).and_then(Value::as_f64);
         let index_bytes_ratio = stat("index_bytes").zip(stat("record_bytes")).map(|(a, b)| a / b.max(1.0));

@@ -13,7 +13,7 @@ use crate::record::{Kind, Recorder};
 use crate::report::{Latency, human_us};
 use crate::run::loaded;
 use crate::values::Values;
-use crate::workload::{Role, Space, Stream};
+use crate::workload::{KeySpace, Role, Stream};
 use crate::{Error, Result};
 use io::{Access, Env, ReadFile, ReadQueue, Rng};
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub struct MultiGetReport {
 /// Errors of the engine; wrong results.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<MultiGetReport> {
     args.check()?;
-    let space = Space::new(args);
+    let space = KeySpace::new(args);
     let engine = loaded(args, &space, opener, dir)?;
     let read_bytes = space.sizes.mean() as u64 + args.key_size as u64 + RECORD_OVERHEAD;
     let mut device = Device::open(args, dir, read_bytes)?;

@@ -29,7 +29,7 @@ use ingest::{IngestArgs, IngestReport};
 use io::Rng;
 use redo::{PAGE_BYTES, Redo};
 use serde::{Deserialize, Serialize};
-use server::{Applier, At, Change, PageEngine, PageRead, PageServer};
+use server::{Applier, At, PageChange, PageEngine, PageRead, PageServer};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ const LOOK_BACK: u64 = 32;
 /// Operations of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mix {
+pub enum PageMix {
     /// Only WriteLog.
     WriteOnly,
     /// WriteLog and ReadPage.
@@ -60,8 +60,8 @@ pub enum Mix {
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PageServerArgs {
     /// Operations that the clients run: WriteLog sends redo records, ReadPage reads a page
-    #[arg(long, value_enum, default_value_t = Mix::ReadWrite)]
-    pub mix: Mix,
+    #[arg(long, value_enum, default_value_t = PageMix::ReadWrite)]
+    pub mix: PageMix,
     /// Number of pages of 16 KiB, at least --slices. All are written before the measured part, so
     /// that more take more space and time
     #[arg(long, value_name = "N", default_value_t = 20_000)]
@@ -290,22 +290,22 @@ struct OneSlice {
     last: Vec<u64>,
 }
 
-struct Writer<'a> {
+struct PageWriter<'a> {
     args: &'a PageServerArgs,
     slices: Vec<OneSlice>,
     rng: Rng,
     waited_ns: u64,
 }
 
-impl Writer<'_> {
-    fn new(args: &PageServerArgs, writer: u64) -> Writer<'_> {
+impl PageWriter<'_> {
+    fn new(args: &PageServerArgs, writer: u64) -> PageWriter<'_> {
         let own = (writer..args.slices).step_by(args.writers as usize);
         let slices = own.map(|number| {
             let pages = (args.pages - number).div_ceil(args.slices);
             let last = vec![0; (pages * args.places()) as usize];
             OneSlice { number, next_lsn: LOADED_LSN + 1, held_back: None, last }
         });
-        Writer { args, slices: slices.collect(), rng: Rng::new(1 + writer), waited_ns: 0 }
+        PageWriter { args, slices: slices.collect(), rng: Rng::new(1 + writer), waited_ns: 0 }
     }
 
     /// Generates the next batch of a slice.
@@ -416,28 +416,32 @@ fn apply_slices(server: &PageServer, stop: &AtomicBool) -> Result<Applier> {
 }
 
 /// Measurements of the measured part.
-struct Measured {
+struct PageMeasurements {
     write: Merged,
     read: Merged,
     applier: Applier,
     seconds: f64,
 }
 
-fn measure(server: &PageServer, args: &PageServerArgs, writers: &mut [Writer<'_>]) -> Result<Measured> {
+fn measure(
+    server: &PageServer,
+    args: &PageServerArgs,
+    writers: &mut [PageWriter<'_>],
+) -> Result<PageMeasurements> {
     let (start_ns, stop) = (now_ns(), AtomicBool::new(false));
     let end_ns = start_ns + (args.seconds * 1e9) as u64;
     let panicked =
         || -> Box<dyn std::error::Error + Send + Sync> { "a thread of the benchmark panicked".into() };
     std::thread::scope(|scope| {
         let applier = scope.spawn(|| apply_slices(server, &stop));
-        let writes: Vec<_> = match args.mix == Mix::ReadOnly {
+        let writes: Vec<_> = match args.mix == PageMix::ReadOnly {
             true => Vec::new(),
             false => writers
                 .iter_mut()
                 .map(|writer| scope.spawn(move || writer.run(server, start_ns, end_ns)))
                 .collect(),
         };
-        let readers = if args.mix == Mix::WriteOnly { 0 } else { args.readers };
+        let readers = if args.mix == PageMix::WriteOnly { 0 } else { args.readers };
         let reads: Vec<_> = (0..readers)
             .map(|seed| scope.spawn(move || read_pages(server, args, 1000 + seed, start_ns, end_ns)))
             .collect();
@@ -448,7 +452,7 @@ fn measure(server: &PageServer, args: &PageServerArgs, writers: &mut [Writer<'_>
         let seconds = (now_ns() - start_ns) as f64 / 1e9;
         stop.store(true, Ordering::Relaxed);
         let applier = applier.join().map_err(|_| panicked())??;
-        Ok(Measured { write: merge(&write?), read: merge(&read?), applier, seconds })
+        Ok(PageMeasurements { write: merge(&write?), read: merge(&read?), applier, seconds })
     })
 }
 
@@ -460,19 +464,19 @@ fn load(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<()> {
         for (page, bytes) in numbers.clone().zip(&mut pages) {
             fill(page % args.slices, LOADED_LSN, page, bytes);
         }
-        let changes: Vec<Change<'_>> = numbers
+        let changes: Vec<PageChange<'_>> = numbers
             .zip(&pages)
-            .map(|(page, bytes)| Change::PutPage(At { page, lsn: LOADED_LSN }, bytes))
+            .map(|(page, bytes)| PageChange::PutPage(At { page, lsn: LOADED_LSN }, bytes))
             .collect();
         engine.apply(&changes)?;
     }
-    let applied: Vec<_> = (0..args.slices).map(|slice| Change::Applied(slice, LOADED_LSN)).collect();
+    let applied: Vec<_> = (0..args.slices).map(|slice| PageChange::Applied(slice, LOADED_LSN)).collect();
     engine.apply(&applied)?;
     engine.sync_pages()
 }
 
 /// Compares a sample of pages after all records are applied.
-fn compare(server: &PageServer, args: &PageServerArgs, writers: &[Writer<'_>]) -> Result<u64> {
+fn compare(server: &PageServer, args: &PageServerArgs, writers: &[PageWriter<'_>]) -> Result<u64> {
     let mut applier = Applier::default();
     for slice in 0..args.slices {
         if let Some((first, last)) = server.gaps(slice).first() {
@@ -526,9 +530,10 @@ pub fn run(args: &PageServerArgs, opener: &dyn PageOpener, dir: &Path) -> Result
     let ingested = ingest::run(&*engine, args, &counted)?;
     load(&*engine, args)?;
     let server = PageServer::open(engine, args.slices)?;
-    let mut writers: Vec<Writer<'_>> = (0..args.writers).map(|writer| Writer::new(args, writer)).collect();
+    let mut writers: Vec<PageWriter<'_>> =
+        (0..args.writers).map(|writer| PageWriter::new(args, writer)).collect();
     let (start, cpu_ns) = (written(), host::process_counters().cpu_ns);
-    let Measured { write, read, applier, seconds } = measure(&server, args, &mut writers)?;
+    let PageMeasurements { write, read, applier, seconds } = measure(&server, args, &mut writers)?;
     let backlog_bytes = server.backlog_bytes();
     let cpu_seconds = (host::process_counters().cpu_ns - cpu_ns) as f64 / 1e9;
     let device = start.zip(written()).map(|(from, to)| to.saturating_sub(from));

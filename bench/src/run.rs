@@ -12,7 +12,7 @@ use crate::phases::PhaseReport;
 use crate::record::{Kind, Merged, OfKind, Recorder, SLOT_NS, merge};
 use crate::report::{Idle, Latency, LimitKept, Report};
 use crate::space;
-use crate::workload::{Role, Space, Stream};
+use crate::workload::{KeySpace, Role, Stream};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
             "the workloads contract, ablation, tail, multi-get and queue run only by `lava bench`".into()
         );
     }
-    let space = Space::new(args);
+    let space = KeySpace::new(args);
     let settings = EngineSettings::of(args)?;
     let load_start_ns = now_ns();
     let mut engine = opener.open(dir, &settings)?;
@@ -71,7 +71,7 @@ fn idle(seconds: f64) -> Idle {
 /// Reopens the store, so that only reads warm its caches.
 fn reopened(
     args: &BenchArgs,
-    space: &Space,
+    space: &KeySpace,
     opener: &dyn Opener,
     settings: &EngineSettings,
     engine: Box<dyn Engine>,
@@ -87,7 +87,7 @@ fn reopened(
 /// Loads the store, unless an existing one is reused, and reopens and warms it up.
 pub(crate) fn loaded(
     args: &BenchArgs,
-    space: &Space,
+    space: &KeySpace,
     opener: &dyn Opener,
     dir: &Path,
 ) -> Result<Box<dyn Engine>> {
@@ -104,7 +104,7 @@ pub(crate) fn unpaced(args: &BenchArgs, batch: u64, durable: bool) -> Pace {
     Pace { start_ns: now_ns(), end_ns: u64::MAX, open: None, batch, scan_length: args.scan_length, durable }
 }
 
-fn load(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
+fn load(args: &BenchArgs, space: &KeySpace, engine: &dyn Engine) -> Result<()> {
     engine.phase(Phase::Load);
     let stream = Stream::new(space, Role::Load, Kind::Put, args.keys(), 0, 1);
     drive(engine, stream, unpaced(args, LOAD_BATCH, false), None, &AtomicBool::new(false))?;
@@ -114,7 +114,7 @@ fn load(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
     Ok(())
 }
 
-fn warm_up(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
+fn warm_up(args: &BenchArgs, space: &KeySpace, engine: &dyn Engine) -> Result<()> {
     let (ops, seconds) = args.warm_up();
     let kind = if args.client_kind() == Kind::Scan { Kind::Scan } else { Kind::Get };
     let stream = Stream::new(space, Role::Warmup, kind, ops, 0, 1);
@@ -124,7 +124,7 @@ fn warm_up(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
 }
 
 /// Measurements from the first operation until settled.
-struct Measured {
+struct RunMeasurements {
     clients: Merged,
     /// Reports of the phases of a changing load.
     phases: Vec<PhaseReport>,
@@ -134,7 +134,7 @@ struct Measured {
     limit: Option<LimitKept>,
 }
 
-fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> Result<Measured> {
+fn measure(args: &BenchArgs, space: &KeySpace, engine: &dyn Engine, dir: &Path) -> Result<RunMeasurements> {
     engine.phase(if args.client_kind() == Kind::Put { Phase::Write } else { Phase::Read });
     let before = Counters::now(engine, dir);
     let watch = args.limit_bytes().map(Watch::new);
@@ -154,18 +154,22 @@ fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> 
             .map_err(|_| "the thread that samples the disk space panicked: the run has no result")?;
         let limit = watch.as_ref().map(|watch| LimitKept::of(watch, throttle.as_ref()));
         let measured = outcome?;
-        Ok(Measured { around: Around { before, space: samples, ..measured.around }, limit, ..measured })
+        Ok(RunMeasurements {
+            around: Around { before, space: samples, ..measured.around },
+            limit,
+            ..measured
+        })
     })
 }
 
 /// Runs the operations and settles. The caller fills in the counters before and the space samples.
 fn measure_phases(
     args: &BenchArgs,
-    space: &Space,
+    space: &KeySpace,
     engine: &dyn Engine,
     throttle: Option<&Throttle>,
     dir: &Path,
-) -> Result<Measured> {
+) -> Result<RunMeasurements> {
     let start_ns = now_ns();
     let (mut all, mut phases, mut writer) = (Vec::new(), Vec::new(), None);
     for args in args.phases() {
@@ -183,14 +187,14 @@ fn measure_phases(
     }
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let around = Around::settled(engine, dir, !args.only_reads() && !args.no_settle)?;
-    Ok(Measured { clients, phases, writer, seconds, around, limit: None })
+    Ok(RunMeasurements { clients, phases, writer, seconds, around, limit: None })
 }
 
 /// Runs the clients, and the extra writer as long as they run. Records count from the first of the
 /// two moments; the time limit counts from the second.
 fn operate(
     args: &BenchArgs,
-    space: &Space,
+    space: &KeySpace,
     engine: &dyn Engine,
     throttle: Option<&Throttle>,
     (start_ns, begun_ns): (u64, u64),
@@ -246,7 +250,7 @@ pub(crate) fn join<T>(outcome: std::thread::Result<Result<T>>) -> Result<T> {
         .unwrap_or_else(|_| Err(Error::from("a client thread panicked, so the run has no result: report it")))
 }
 
-impl Measured {
+impl RunMeasurements {
     /// Returns the storage reads per get in total and by cause.
     fn reads_per_get(&self, args: &BenchArgs) -> (Option<f64>, BTreeMap<String, f64>) {
         if args.client_kind() != Kind::Get || self.clients.ops == 0 {

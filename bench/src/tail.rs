@@ -43,11 +43,11 @@ use crate::host::{StopOnDrop, now_ns, wait_until};
 use crate::record::{Kind, Recorder};
 use crate::run::{LOAD_BATCH, join, unpaced};
 use crate::space;
-use crate::workload::{Role, Space, Stream};
+use crate::workload::{KeySpace, Role, Stream};
 use crate::{Error, Result};
 use bursts::{Look, Plan, Seen, Tally};
 use io::Env;
-use queue::{Bursts, Queue, Schedule};
+use queue::{ArrivalQueue, Bursts, Schedule};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -61,14 +61,14 @@ const FILL_ONE_IN: u64 = 8;
 
 /// Threads with a common queue.
 struct Group {
-    queue: Queue,
+    queue: ArrivalQueue,
     stream: Stream,
     read_share: f64,
     threads: u64,
 }
 
 /// Records of a client, separately for writes and reads.
-struct Client {
+struct ClientRecord {
     writes: Recorder,
     reads: Recorder,
     /// Set with bursts.
@@ -95,14 +95,14 @@ struct Served {
 #[derive(Clone)]
 struct Loaded<'a> {
     args: &'a BenchArgs,
-    space: &'a Space,
+    space: &'a KeySpace,
     engine: &'a dyn Engine,
     /// All families, starting with the first.
     families: Vec<&'a dyn Engine>,
 }
 
 /// Measurements of the measured phase.
-struct Measured {
+struct TailMeasurements {
     rate_per_s: f64,
     served: Served,
     around: Around,
@@ -130,7 +130,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<TailRuns
     if args.workload != Workload::Tail {
         return Err("this function measures only the workload tail".into());
     }
-    let space = Space::new(args);
+    let space = KeySpace::new(args);
     let settings = EngineSettings::of(args)?;
     let start_ns = now_ns();
     let engine = opener.open(dir, &settings)?;
@@ -170,7 +170,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<TailRuns
 }
 
 impl<'a> Loaded<'a> {
-    fn new(args: &'a BenchArgs, space: &'a Space, engine: &'a dyn Engine) -> Result<Self> {
+    fn new(args: &'a BenchArgs, space: &'a KeySpace, engine: &'a dyn Engine) -> Result<Self> {
         let families: Vec<_> = std::iter::once(engine).chain(engine.families()).collect();
         if families.len() as u64 != args.tail.families {
             return Err(format!(
@@ -215,7 +215,7 @@ impl<'a> Loaded<'a> {
 
     fn fill(&self) -> Result<()> {
         let count = self.args.keys().div_ceil(FILL_ONE_IN);
-        let queue = Queue::closed(now_ns(), count, u64::MAX);
+        let queue = ArrivalQueue::closed(now_ns(), count, u64::MAX);
         // A store without writes stays as it was loaded.
         let writes = self.args.tail.read_share < 1.0;
         if writes {
@@ -227,7 +227,7 @@ impl<'a> Loaded<'a> {
     fn find(&self) -> Result<Sustained> {
         let start_ns = now_ns();
         let end_ns = start_ns + (self.args.tail.find_seconds * 1e9) as u64;
-        let queue = Queue::closed(start_ns, u64::MAX, end_ns);
+        let queue = ArrivalQueue::closed(start_ns, u64::MAX, end_ns);
         let group = self.group(queue, Role::Writer, self.args.tail.read_share);
         let done = self.serve(&[group], start_ns, false)?;
         let merged = done.all();
@@ -240,7 +240,7 @@ impl<'a> Loaded<'a> {
     }
 
     /// Assigns all clients to one queue.
-    fn group(&self, queue: Queue, role: Role, read_share: f64) -> Group {
+    fn group(&self, queue: ArrivalQueue, role: Role, read_share: f64) -> Group {
         let stream = Stream::new(self.space, role, Kind::Put, 0, 0, 1);
         Group { queue, stream, read_share, threads: self.args.threads() }
     }
@@ -255,10 +255,11 @@ impl<'a> Loaded<'a> {
         let TailArgs { read_share, clients, closed, .. } = self.args.tail;
         let seconds_ns = self.seconds_ns();
         if let Some(threads) = closed {
-            let queue = Queue::closed(start_ns, u64::MAX, start_ns + seconds_ns);
+            let queue = ArrivalQueue::closed(start_ns, u64::MAX, start_ns + seconds_ns);
             return vec![Group { threads, ..self.group(queue, Role::Client, read_share) }];
         }
-        let open = |rate| Queue::open(schedule(&self.args.tail, rate), start_ns, seconds_ns, PATIENCE_NS);
+        let open =
+            |rate| ArrivalQueue::open(schedule(&self.args.tail, rate), start_ns, seconds_ns, PATIENCE_NS);
         if clients == Clients::Shared || read_share == 0.0 || read_share == 1.0 {
             return vec![self.group(open(rate), Role::Client, read_share)];
         }
@@ -280,7 +281,7 @@ impl<'a> Loaded<'a> {
             let clients = each.map(|group| {
                 let new = || if by_second { Recorder::by_second(start_ns) } else { Recorder::new(start_ns) };
                 let tally = if by_second { Tally::of(&group.queue, start_ns) } else { None };
-                let record = Client { writes: new(), reads: new(), tally };
+                let record = ClientRecord { writes: new(), reads: new(), tally };
                 scope.spawn(move || {
                     let outcome = self.client(group, record, stop);
                     outcome.inspect_err(|_| stop.store(true, Ordering::Relaxed))
@@ -292,7 +293,7 @@ impl<'a> Loaded<'a> {
         let seconds = (now_ns() - start_ns) as f64 / 1e9;
         let mut done = Done { writes: Vec::new(), reads: Vec::new(), tallies: Vec::new(), seconds };
         for record in records {
-            let Client { writes, reads, tally } = record?;
+            let ClientRecord { writes, reads, tally } = record?;
             done.writes.push(writes);
             done.reads.push(reads);
             done.tallies.extend(tally);
@@ -301,7 +302,7 @@ impl<'a> Loaded<'a> {
     }
 
     /// Runs a client: writes and reads.
-    fn client(&self, group: &Group, mut record: Client, stop: &AtomicBool) -> Result<Client> {
+    fn client(&self, group: &Group, mut record: ClientRecord, stop: &AtomicBool) -> Result<ClientRecord> {
         self.engine.thread_begin();
         let mut stream = group.stream.clone();
         let mut value = Vec::new();
@@ -329,7 +330,7 @@ impl<'a> Loaded<'a> {
     }
 
     /// Runs the measured phase with its observers.
-    fn measure(&self, dir: &Path, rate_per_s: f64) -> Result<Measured> {
+    fn measure(&self, dir: &Path, rate_per_s: f64) -> Result<TailMeasurements> {
         self.begin();
         let before = Counters::now(self.engine, dir);
         let (look, write) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -354,7 +355,7 @@ impl<'a> Loaded<'a> {
             let space = sampler.join().map_err(|_| {
                 Error::from("the thread that samples the disk space panicked: the run has no result")
             })?;
-            Ok(Measured {
+            Ok(TailMeasurements {
                 rate_per_s,
                 served: served?,
                 around: Around { before, space, ..around },
@@ -377,7 +378,7 @@ impl<'a> Loaded<'a> {
         for group in groups {
             let mut stream = group.stream.clone();
             let (writes, reads) = (Recorder::new(start_ns), Recorder::new(start_ns));
-            let mut waiting = Client { writes, reads, tally: Tally::of(&group.queue, start_ns) };
+            let mut waiting = ClientRecord { writes, reads, tally: Tally::of(&group.queue, start_ns) };
             for (number, due_ns) in group.queue.left() {
                 stream.prepare(number, group.read_share);
                 waiting.of(stream.kind()).leave(due_ns, group.queue.end_ns());
@@ -396,7 +397,7 @@ impl<'a> Loaded<'a> {
     }
 }
 
-impl Client {
+impl ClientRecord {
     fn of(&mut self, kind: Kind) -> &mut Recorder {
         if kind == Kind::Put { &mut self.writes } else { &mut self.reads }
     }

@@ -12,7 +12,7 @@ use io::Rng;
 
 /// State shared by the threads of a run.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct KeySpace {
     /// Keys.
     pub keys: Keys,
     /// Lengths of values.
@@ -24,11 +24,11 @@ pub struct Space {
     num: u64,
 }
 
-impl Space {
+impl KeySpace {
     /// Returns the key space of a run.
     pub fn new(args: &BenchArgs) -> Self {
         let sizes = args.sizes();
-        Space {
+        KeySpace {
             keys: Keys::new(args.key_size, args.seed),
             sizes,
             values: Values::new(sizes, args.compressible, args.seed),
@@ -55,7 +55,7 @@ pub enum Role {
 /// A stream of operations.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    space: Space,
+    space: KeySpace,
     kind: Kind,
     every_key: bool,
     /// Shares of the kinds of operations, if there are several.
@@ -81,7 +81,7 @@ pub struct Stream {
 
 impl Stream {
     /// Returns the operations of one of `threads` threads that share `ops` operations of `kind`.
-    pub fn new(space: &Space, role: Role, kind: Kind, ops: u64, thread: u64, threads: u64) -> Self {
+    pub fn new(space: &KeySpace, role: Role, kind: Kind, ops: u64, thread: u64, threads: u64) -> Self {
         let part = |t: u64| (u128::from(ops) * u128::from(t) / u128::from(threads)) as u64;
         let seed = mix(space.seed ^ mix(thread ^ ((role as u64) << 32)));
         Stream {
@@ -110,7 +110,7 @@ impl Stream {
 
     /// Returns puts of every key of one of several families: the keys congruent to its number
     /// modulo `families`.
-    pub fn of_family(space: &Space, family: u64, families: u64) -> Self {
+    pub fn of_family(space: &KeySpace, family: u64, families: u64) -> Self {
         let keys = space.num.saturating_sub(family).div_ceil(families);
         Stream { family: (family, families), ..Stream::new(space, Role::Load, Kind::Put, keys, 0, 1) }
     }

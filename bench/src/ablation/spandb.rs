@@ -109,11 +109,11 @@ fn writers(args: &BenchArgs) -> u64 {
 }
 
 /// The change that makes a row.
-type Change<'a> = &'a dyn Fn(&mut RequestArgs);
+type RowChange<'a> = &'a dyn Fn(&mut RequestArgs);
 
 /// Returns the rows with the options of their runs.
 fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
-    let of = |change: Change<'_>| {
+    let of = |change: RowChange<'_>| {
         let mut requests = RequestArgs {
             writers: writers(args),
             in_flight: false,
@@ -132,7 +132,7 @@ fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
         rows.push((format!("blocking, {some} wait"), of(&|r| r.writers = some)));
     }
     for (name, in_flight) in [(BASE, false), ("asynchronous", true)] {
-        let of_kind = |change: Change<'_>| of(&|r| (r.in_flight = in_flight, change(r)).1);
+        let of_kind = |change: RowChange<'_>| of(&|r| (r.in_flight = in_flight, change(r)).1);
         rows.push((name.to_owned(), of_kind(&|_| {})));
         for loggers in 2..=3 {
             rows.push((format!("{name}, {loggers} loggers"), of_kind(&|r| r.loggers = loggers)));
@@ -140,7 +140,7 @@ fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
         rows.push((format!("{name}, loggers found"), of_kind(&|r| r.loggers = 0)));
         let Some(dir) = &args.requests.log_dir else { continue };
         for (placement, speed_levels) in PLACEMENTS {
-            let change: Change<'_> = &|r| {
+            let change: RowChange<'_> = &|r| {
                 (r.log_dir, r.speed_levels) = (Some(dir.clone()), speed_levels);
             };
             rows.push((format!("{name}, {placement}"), of_kind(change)));

@@ -29,7 +29,7 @@ impl LogOpener for LavaLog {
         let (store, keys) = match self.args.put_size {
             Some(put_size) => {
                 let db = Db::open_with_logs_in(env, dir, &Options::default(), &options)?;
-                (db.logs()?, Some(Keys { db, put_size }))
+                (db.logs()?, Some(KeyEngine { db, put_size }))
             }
             None => (LogStore::open_in(env, dir, &options)?, None),
         };
@@ -46,12 +46,12 @@ impl LogOpener for LavaLog {
 const KEYS: u64 = 1000;
 
 /// The key-value engine of the store.
-struct Keys {
+struct KeyEngine {
     db: Db,
     put_size: usize,
 }
 
-impl Keys {
+impl KeyEngine {
     fn append(&self, log: &Log, (number, lsn): (u64, u64), record: &[u8]) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.put(key(number, lsn % KEYS), vec![lsn as u8; self.put_size]);
@@ -62,7 +62,7 @@ impl Keys {
 struct Logs {
     store: LogStore,
     /// Set if the store has keys too.
-    keys: Option<Keys>,
+    keys: Option<KeyEngine>,
     /// Handles by log number.
     handles: Vec<Log>,
     options: LogOptions,

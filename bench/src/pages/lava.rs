@@ -5,7 +5,7 @@
 //! rebuilt from the log, which is trimmed after a sync.
 
 use super::redo::PAGE_BYTES;
-use super::server::{Change, PageEngine};
+use super::server::{PageChange, PageEngine};
 use super::{PageOpener, PageServerArgs};
 use crate::Result;
 use crate::logs::LogSite;
@@ -125,23 +125,23 @@ impl PageEngine for Pages {
         Ok(self.slices[slice as usize].trim(below)?)
     }
 
-    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+    fn apply(&self, changes: &[PageChange<'_>]) -> Result<()> {
         let mut batch = WriteBatch::new();
         for change in changes {
             match *change {
-                Change::PutDelta(at, record) => {
+                PageChange::PutDelta(at, record) => {
                     batch.family(&self.deltas).put(key(at.page, at.lsn), record);
                 }
-                Change::DropDelta(at) => {
+                PageChange::DropDelta(at) => {
                     batch.family(&self.deltas).delete(key(at.page, at.lsn));
                 }
-                Change::PutPage(at, bytes) => {
+                PageChange::PutPage(at, bytes) => {
                     batch.family(&self.pages).put(key(at.page, at.lsn), bytes);
                 }
-                Change::DropPage(at) => {
+                PageChange::DropPage(at) => {
                     batch.family(&self.pages).delete(key(at.page, at.lsn));
                 }
-                Change::Applied(slice, lsn) => {
+                PageChange::Applied(slice, lsn) => {
                     batch.family(&self.segments).put(slice.to_be_bytes(), lsn.to_be_bytes());
                 }
             }

@@ -58,7 +58,7 @@ pub enum PageRead {
 
 /// A change of the stored pages.
 #[derive(Clone, Copy, Debug)]
-pub enum Change<'a> {
+pub enum PageChange<'a> {
     /// Adds a delta, the whole record.
     PutDelta(At, &'a [u8]),
     /// Removes a delta.
@@ -93,7 +93,7 @@ pub trait PageEngine: Send + Sync {
     ///
     /// # Errors
     /// Errors of the engine.
-    fn apply(&self, changes: &[Change<'_>]) -> Result<()>;
+    fn apply(&self, changes: &[PageChange<'_>]) -> Result<()>;
     /// Makes all applied changes durable.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ pub trait PageEngine: Send + Sync {
     /// Errors of the engine.
     fn ingest(&self, first_page: u64, pages: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()> {
         for (page, bytes) in (first_page..).zip(pages) {
-            self.apply(&[Change::PutPage(At { page, lsn: LOADED_LSN }, &bytes)])?;
+            self.apply(&[PageChange::PutPage(At { page, lsn: LOADED_LSN }, &bytes)])?;
         }
         self.sync_pages()
     }
@@ -369,7 +369,7 @@ impl PageServer {
     /// Applies a batch: deltas, new versions of pages with enough deltas, and the applied LSN.
     fn fold(&self, slice: u64, records: &[(u64, Vec<u8>)], last: u64) -> Result<()> {
         let of = &self.slices[slice as usize];
-        let mut changes = vec![Change::Applied(slice, last)];
+        let mut changes = vec![PageChange::Applied(slice, last)];
         let mut touched: BTreeMap<u64, Vec<&(u64, Vec<u8>)>> = BTreeMap::new();
         for record in records {
             touched.entry(Redo::decode(&record.1)?.page).or_default().push(record);
@@ -386,7 +386,8 @@ impl PageServer {
                 .unwrap_or_default();
             let in_engine = chain.deltas.len();
             chain.deltas.extend(new.iter().map(|(lsn, _)| *lsn));
-            changes.extend(new.iter().map(|(lsn, record)| Change::PutDelta(At { page, lsn: *lsn }, record)));
+            changes
+                .extend(new.iter().map(|(lsn, record)| PageChange::PutDelta(At { page, lsn: *lsn }, record)));
             let since = chain.deltas.iter().filter(|lsn| **lsn > chain.newer).count();
             if since >= FOLDED {
                 let mut bytes = Vec::new();
@@ -400,9 +401,9 @@ impl PageServer {
                 let version = *chain.deltas.last().unwrap_or(&0);
                 // Readers may use the previous version: only data older than it is removed.
                 let kept_from = chain.newer;
-                changes.extend(chain.older.map(|lsn| Change::DropPage(At { page, lsn })));
+                changes.extend(chain.older.map(|lsn| PageChange::DropPage(At { page, lsn })));
                 let dropped = chain.deltas.iter().filter(|lsn| **lsn <= kept_from);
-                changes.extend(dropped.map(|lsn| Change::DropDelta(At { page, lsn: *lsn })));
+                changes.extend(dropped.map(|lsn| PageChange::DropDelta(At { page, lsn: *lsn })));
                 chain.deltas.retain(|lsn| *lsn > kept_from);
                 chain.older = Some(chain.newer).filter(|newer| *newer > 0);
                 chain.newer = version;
@@ -411,7 +412,9 @@ impl PageServer {
             chains.push((page, chain));
         }
         changes.extend(
-            versions.iter().map(|(page, lsn, bytes)| Change::PutPage(At { page: *page, lsn: *lsn }, bytes)),
+            versions
+                .iter()
+                .map(|(page, lsn, bytes)| PageChange::PutPage(At { page: *page, lsn: *lsn }, bytes)),
         );
         self.engine.apply(&changes)?;
         of.chains.write().unwrap_or_else(PoisonError::into_inner).extend(chains);

@@ -5,7 +5,7 @@
 //! times per second ([`watch`]). *Back* is the first sample from which on the backlog stays small
 //! until the next burst: at most the idle backlog, or that at the start of the burst if larger.
 
-use super::queue::{Bursts, Queue, Schedule};
+use super::queue::{ArrivalQueue, Bursts, Schedule};
 use crate::engine::{Backlog, Engine};
 use crate::host::{now_ns, wait_until};
 use crate::report::{human_bytes, human_count, human_us};
@@ -39,7 +39,7 @@ pub struct Tally {
 
 impl Tally {
     /// Returns the counts for clients of a queue, if it has bursts.
-    pub fn of(queue: &Queue, start_ns: u64) -> Option<Tally> {
+    pub fn of(queue: &ArrivalQueue, start_ns: u64) -> Option<Tally> {
         match queue.schedule()? {
             Schedule::Steady(_) => None,
             Schedule::Bursts(bursts) => Some(Tally { bursts, start_ns, seen: Vec::new() }),
@@ -123,7 +123,11 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the plan of all these queues; `None` without bursts.
-    pub fn of<'a>(queues: impl Iterator<Item = &'a Queue>, start_ns: u64, seconds_ns: u64) -> Option<Plan> {
+    pub fn of<'a>(
+        queues: impl Iterator<Item = &'a ArrivalQueue>,
+        start_ns: u64,
+        seconds_ns: u64,
+    ) -> Option<Plan> {
         let mut plan: Option<Plan> = None;
         for queue in queues {
             let Some(Schedule::Bursts(bursts)) = queue.schedule() else { continue };
@@ -139,14 +143,14 @@ impl Plan {
     }
 
     /// Returns the reports of all bursts.
-    pub fn reports(&self, seen: &[Seen], looks: &[Look]) -> Vec<Burst> {
+    pub fn reports(&self, seen: &[Seen], looks: &[Look]) -> Vec<BurstReport> {
         let of = |(number, offered): (usize, &u64)| {
             self.report(number as u64, *offered, seen.get(number).copied().unwrap_or_default(), looks)
         };
         self.offered.iter().enumerate().map(of).collect()
     }
 
-    fn report(&self, burst: u64, offered: u64, seen: Seen, looks: &[Look]) -> Burst {
+    fn report(&self, burst: u64, offered: u64, seen: Seen, looks: &[Look]) -> BurstReport {
         let from_ns = burst * self.bursts.period_ns();
         // The last burst may be cut.
         let over_ns = (from_ns + self.bursts.burst_ns).min(self.seconds_ns);
@@ -161,7 +165,7 @@ impl Plan {
             let before = before?.backlog.as_ref()?;
             back_ns(&during, of, of(before).max(rest(before)), over_ns).map(|ns| ns as f64 / 1e9)
         };
-        Burst {
+        BurstReport {
             burst,
             offered,
             offered_per_s: offered as f64 / seconds,
@@ -198,7 +202,7 @@ fn waits_ms(before: &Look, after: Option<&&Look>) -> BTreeMap<String, f64> {
 
 /// The report of a burst.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Burst {
+pub struct BurstReport {
     /// Number of the burst, from 0.
     pub burst: u64,
     /// Requests due in the burst.
@@ -226,7 +230,7 @@ pub struct Burst {
     pub level_0_back_seconds: Option<f64>,
 }
 
-impl Burst {
+impl BurstReport {
     /// Formats the burst as text.
     pub fn text(&self) -> String {
         let back =

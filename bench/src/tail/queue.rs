@@ -78,7 +78,7 @@ impl Schedule {
 
 /// Requests in order of their numbers.
 #[derive(Debug)]
-pub struct Queue {
+pub struct ArrivalQueue {
     /// Due times; a closed loop has none.
     schedule: Option<Schedule>,
     start_ns: u64,
@@ -90,18 +90,18 @@ pub struct Queue {
     next: Mutex<u64>,
 }
 
-impl Queue {
+impl ArrivalQueue {
     /// Returns a queue of the requests due within `seconds_ns` from `start_ns` on; late ones may be
     /// taken for `patience_ns` more.
-    pub fn open(schedule: Schedule, start_ns: u64, seconds_ns: u64, patience_ns: u64) -> Queue {
+    pub fn open(schedule: Schedule, start_ns: u64, seconds_ns: u64, patience_ns: u64) -> ArrivalQueue {
         let count = schedule.due_before(seconds_ns);
         let end_ns = start_ns + seconds_ns + patience_ns;
-        Queue { schedule: Some(schedule), start_ns, count, end_ns, next: Mutex::new(0) }
+        ArrivalQueue { schedule: Some(schedule), start_ns, count, end_ns, next: Mutex::new(0) }
     }
 
     /// Returns a queue of `count` requests without due times, until `end_ns`.
-    pub fn closed(start_ns: u64, count: u64, end_ns: u64) -> Queue {
-        Queue { schedule: None, start_ns, count, end_ns, next: Mutex::new(0) }
+    pub fn closed(start_ns: u64, count: u64, end_ns: u64) -> ArrivalQueue {
+        ArrivalQueue { schedule: None, start_ns, count, end_ns, next: Mutex::new(0) }
     }
 
     /// Waits for the next request; returns its number and due time, or no due time in a closed

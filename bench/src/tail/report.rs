@@ -1,8 +1,8 @@
 //! The report of a `tail` run: JSON for programs, a table for people.
 
-use super::bursts::Burst;
+use super::bursts::BurstReport;
 use super::engine::EngineTimes;
-use super::{Done, Measured, SECONDS, Sustained};
+use super::{Done, SECONDS, Sustained, TailMeasurements};
 use crate::args::{BenchArgs, name};
 use crate::costs::Costs;
 use crate::host;
@@ -122,7 +122,7 @@ pub struct TailReport {
     pub ops_over_budget: Option<u64>,
     /// Reports of the bursts.
     #[serde(default)]
-    pub bursts: Vec<Burst>,
+    pub bursts: Vec<BurstReport>,
     /// Writes of a page by the device probe, bypassing the page cache; `None` if not possible.
     pub device_write: Option<Latency>,
     /// The same with a sync of each.
@@ -164,7 +164,7 @@ impl Done {
 }
 
 /// Returns the report of the measurements; the caller adds the rest.
-pub(super) fn of(args: &BenchArgs, sustained: &Sustained, measured: Option<&Measured>) -> TailReport {
+pub(super) fn of(args: &BenchArgs, sustained: &Sustained, measured: Option<&TailMeasurements>) -> TailReport {
     let report = TailReport {
         workload: "tail".to_owned(),
         sustained_per_s: sustained.per_s,
@@ -188,7 +188,7 @@ fn pause_ms(stalls: Stalls) -> u64 {
     stalls.longest_slots * SLOT_NS / 1_000_000
 }
 
-impl Measured {
+impl TailMeasurements {
     fn speed(&self, args: &BenchArgs, report: TailReport) -> TailReport {
         let due_seconds = args.seconds.unwrap_or(SECONDS);
         let done = &self.served.done;
@@ -216,7 +216,7 @@ impl Measured {
         }
     }
 
-    fn bursts(&self) -> Vec<Burst> {
+    fn bursts(&self) -> Vec<BurstReport> {
         let plan = self.served.plan.as_ref();
         plan.map(|plan| plan.reports(&self.served.seen(), &self.looks)).unwrap_or_default()
     }

@@ -2,7 +2,7 @@ use super::*;
 use crate::args::Distribution;
 use crate::args::tests::args;
 
-fn drain(space: &Space, role: Role, ops: u64, thread: u64, threads: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn drain(space: &KeySpace, role: Role, ops: u64, thread: u64, threads: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut stream = Stream::new(space, role, Kind::Put, ops, thread, threads);
     let mut all = Vec::new();
     while stream.advance() {
@@ -16,10 +16,10 @@ fn a_stream_is_a_function_of_the_seed() {
     for distribution in [Distribution::Uniform, Distribution::Zipf, Distribution::Pareto] {
         let mut args = args("overwrite --num 1000 --value-size 50");
         args.distribution = distribution;
-        let first = drain(&Space::new(&args), Role::Client, 100, 0, 1);
-        assert_eq!(first, drain(&Space::new(&args), Role::Client, 100, 0, 1));
+        let first = drain(&KeySpace::new(&args), Role::Client, 100, 0, 1);
+        assert_eq!(first, drain(&KeySpace::new(&args), Role::Client, 100, 0, 1));
         args.seed = 2;
-        assert_ne!(first, drain(&Space::new(&args), Role::Client, 100, 0, 1));
+        assert_ne!(first, drain(&KeySpace::new(&args), Role::Client, 100, 0, 1));
     }
 }
 
@@ -44,7 +44,7 @@ fn sizes_follow_the_policy() {
 
 #[test]
 fn loading_writes_every_key_once_over_all_threads() {
-    let space = Space::new(&args("load --num 1003 --value-size 10"));
+    let space = KeySpace::new(&args("load --num 1003 --value-size 10"));
     let mut keys: Vec<_> = (0..3).flat_map(|t| drain(&space, Role::Load, 1003, t, 3)).map(|e| e.0).collect();
     assert_eq!(keys.len(), 1003);
     keys.sort();
@@ -54,7 +54,7 @@ fn loading_writes_every_key_once_over_all_threads() {
 
 #[test]
 fn threads_and_roles_have_streams_of_their_own() {
-    let space = Space::new(&args("overwrite --num 100000 --value-size 10"));
+    let space = KeySpace::new(&args("overwrite --num 100000 --value-size 10"));
     let client = drain(&space, Role::Client, 100, 0, 2);
     assert_ne!(client, drain(&space, Role::Client, 100, 1, 2));
     assert_ne!(client, drain(&space, Role::Writer, 100, 0, 2));
@@ -62,7 +62,7 @@ fn threads_and_roles_have_streams_of_their_own() {
 
 #[test]
 fn families_together_have_every_key_once_and_each_its_own() {
-    let space = Space::new(&args("load --num 1003 --value-size 10"));
+    let space = KeySpace::new(&args("load --num 1003 --value-size 10"));
     let mut all = Vec::new();
     for family in 0..4 {
         let mut stream = Stream::of_family(&space, family, 4);
@@ -77,7 +77,7 @@ fn families_together_have_every_key_once_and_each_its_own() {
 
 #[test]
 fn a_numbered_operation_depends_on_no_other() {
-    let space = Space::new(&args("tail --num 1000 --value-size 20"));
+    let space = KeySpace::new(&args("tail --num 1000 --value-size 20"));
     let stream = |role| Stream::new(&space, role, Kind::Put, 0, 0, 1);
     let seen = |stream: &mut Stream, number| {
         stream.prepare(number, 0.25);

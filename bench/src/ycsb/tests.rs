@@ -1,6 +1,6 @@
 use super::*;
 use crate::args::tests::args;
-use crate::workload::{Role, Space, Stream};
+use crate::workload::{KeySpace, Role, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MIXES: [Mix; 6] = [Mix::A, Mix::B, Mix::C, Mix::D, Mix::E, Mix::F];
@@ -27,7 +27,7 @@ fn operation_kinds_have_the_shares_of_their_mix() {
 #[test]
 fn threads_insert_disjoint_keys_and_read_existing_ones() {
     for mix in MIXES {
-        let space = Space::new(&args("ycsb --num 500 --value-size 50 --distribution zipf"));
+        let space = KeySpace::new(&args("ycsb --num 500 --value-size 50 --distribution zipf"));
         let mut inserted = BTreeSet::new();
         for thread in 0..3 {
             let mut stream =

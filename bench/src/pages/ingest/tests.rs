@@ -2,9 +2,9 @@ use super::*;
 use crate::host::WorkDir;
 use crate::logs::LogSite;
 use crate::pages::lava::LavaPages;
-use crate::pages::server::{At, Change};
+use crate::pages::server::{At, PageChange};
 use crate::pages::tests::args;
-use crate::pages::{Mix, PageOpener, PageServerReport, run};
+use crate::pages::{PageMix, PageOpener, PageServerReport, run};
 
 fn dir() -> WorkDir {
     WorkDir::fresh(&std::env::temp_dir().join(format!("bench-ingest-{}", std::process::id()))).unwrap()
@@ -13,7 +13,7 @@ fn dir() -> WorkDir {
 /// Segments long enough for their own files.
 fn ingesting() -> PageServerArgs {
     let ingest = IngestArgs { segments: 3, segment_bytes: 1 << 20 };
-    PageServerArgs { ingest, seconds: 0.2, ..args(Mix::ReadWrite) }
+    PageServerArgs { ingest, seconds: 0.2, ..args(PageMix::ReadWrite) }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn ingested_segments_are_written_once_and_survive_reopen() {
     assert!(report.text().contains("3 segments"), "{}", report.text());
     assert!(
         run(
-            &args(Mix::WriteOnly),
+            &args(PageMix::WriteOnly),
             &LavaPages { site: LogSite::machine() },
             dir.path().join("none").as_path()
         )
@@ -78,7 +78,7 @@ impl PageEngine for Plain {
     fn trim_log(&self, slice: u64, below: u64) -> Result<()> {
         self.0.trim_log(slice, below)
     }
-    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+    fn apply(&self, changes: &[PageChange<'_>]) -> Result<()> {
         self.0.apply(changes)
     }
     fn sync_pages(&self) -> Result<()> {
@@ -117,7 +117,7 @@ fn an_engine_without_ingestion_gets_pages() {
     super::run(&engine, &args, dir.path()).unwrap();
     assert_eq!(compare(&engine, &args).unwrap(), 3 * 64);
     let page = first_page(&args, 2);
-    engine.apply(&[Change::DropPage(At { page, lsn: LOADED_LSN })]).unwrap();
+    engine.apply(&[PageChange::DropPage(At { page, lsn: LOADED_LSN })]).unwrap();
     assert!(compare(&engine, &args).unwrap_err().to_string().contains("page 0 of segment 2"));
     Box::new(engine).close().unwrap();
 }
@@ -126,6 +126,6 @@ fn an_engine_without_ingestion_gets_pages() {
 fn an_invalid_segment_length_is_refused() {
     for segment_bytes in [0, 16_383, 16_385, 2 << 30] {
         let ingest = IngestArgs { segments: 1, segment_bytes };
-        assert!(PageServerArgs { ingest, ..args(Mix::ReadWrite) }.check().is_err(), "{segment_bytes}");
+        assert!(PageServerArgs { ingest, ..args(PageMix::ReadWrite) }.check().is_err(), "{segment_bytes}");
     }
 }

@@ -3,7 +3,7 @@ use crate::host::{WorkDir, now_ns};
 use crate::logs::LogSite;
 use crate::pages::ingest::IngestArgs;
 use crate::pages::lava::{LavaPages, page_and_lsn};
-use crate::pages::{Mix, PageOpener, PageServerArgs, read_pages};
+use crate::pages::{PageMix, PageOpener, PageServerArgs, read_pages};
 use std::sync::atomic::AtomicBool;
 
 fn dir() -> WorkDir {
@@ -12,7 +12,7 @@ fn dir() -> WorkDir {
 
 fn args() -> PageServerArgs {
     PageServerArgs {
-        mix: Mix::ReadWrite,
+        mix: PageMix::ReadWrite,
         pages: 40,
         slices: 2,
         writers: 2,

@@ -6,11 +6,11 @@ const SECOND: u64 = 1000 * MS;
 /// A hundred requests in the first of every three seconds.
 const BURSTS: Bursts = Bursts { per_s: 100.0, burst_ns: SECOND, idle_ns: 2 * SECOND };
 
-fn queue() -> Queue {
-    Queue::open(Schedule::Bursts(BURSTS), SECOND, 5 * SECOND, SECOND)
+fn queue() -> ArrivalQueue {
+    ArrivalQueue::open(Schedule::Bursts(BURSTS), SECOND, 5 * SECOND, SECOND)
 }
 
-fn plan(queues: &[Queue]) -> Plan {
+fn plan(queues: &[ArrivalQueue]) -> Plan {
     Plan::of(queues.iter(), SECOND, 5 * SECOND).unwrap()
 }
 
@@ -33,16 +33,16 @@ fn requests_count_for_the_burst_in_which_they_were_due() {
     let first = Seen { done: 4, done_within: 2, longest_ns: 100 * MS, last_end_ns: 2 * SECOND + 90 * MS };
     let second = Seen { done: 2, done_within: 2, longest_ns: 3 * SECOND, last_end_ns: 4 * SECOND + MS };
     assert_eq!(seen, [first, second]);
-    let steady = Queue::open(Schedule::Steady(1.0), 0, 1, 1);
+    let steady = ArrivalQueue::open(Schedule::Steady(1.0), 0, 1, 1);
     assert!(Tally::of(&steady, 0).is_none() && Plan::of([&steady].into_iter(), 0, 1).is_none());
-    assert!(Tally::of(&Queue::closed(0, 1, 1), 0).is_none());
+    assert!(Tally::of(&ArrivalQueue::closed(0, 1, 1), 0).is_none());
 }
 
 #[test]
 fn offered_load_sums_all_queues() {
     assert_eq!(plan(&[queue()]).offered, [100, 100]);
     assert_eq!(plan(&[queue(), queue()]).offered, [200, 200]);
-    let cut = Queue::open(Schedule::Bursts(BURSTS), 0, 3 * SECOND + SECOND / 4, SECOND);
+    let cut = ArrivalQueue::open(Schedule::Bursts(BURSTS), 0, 3 * SECOND + SECOND / 4, SECOND);
     let plan = Plan::of([&cut].into_iter(), 0, 3 * SECOND + SECOND / 4).unwrap();
     assert_eq!(plan.offered, [100, 25]);
     let reports = plan.reports(&[], &[]);
@@ -67,7 +67,7 @@ fn memory_and_level_0_recovery_must_last() {
     ];
     let seen = Seen { done: 100, done_within: 60, longest_ns: 250 * MS, last_end_ns: 3 * SECOND };
     let reports = plan(&[queue()]).reports(&[seen, seen], &looks);
-    let first = Burst {
+    let first = BurstReport {
         burst: 0,
         offered: 100,
         offered_per_s: 100.0,

@@ -50,7 +50,7 @@ fn due_count_agrees_with_due_times() {
 
 /// Returns the requests that a client takes from a queue on a simulated clock, with a given
 /// duration each.
-fn taken(queue: &Queue, took: impl Fn(u64) -> u64) -> Vec<(u64, u64, u64)> {
+fn taken(queue: &ArrivalQueue, took: impl Fn(u64) -> u64) -> Vec<(u64, u64, u64)> {
     let clock = Cell::new(queue.start_ns);
     let stop = AtomicBool::new(false);
     let mut all = Vec::new();
@@ -66,7 +66,7 @@ fn taken(queue: &Queue, took: impl Fn(u64) -> u64) -> Vec<(u64, u64, u64)> {
 #[test]
 fn requests_start_when_due_and_late_ones_back_to_back() {
     const MS: u64 = 1_000_000;
-    let queue = Queue::open(Schedule::Steady(1000.0), 5 * SECOND, 10 * MS, SECOND);
+    let queue = ArrivalQueue::open(Schedule::Steady(1000.0), 5 * SECOND, 10 * MS, SECOND);
     // The third request takes 4 ms: the next ones are delayed, less and less so.
     let all = taken(&queue, |number| if number == 2 { 4 * MS } else { MS / 4 });
     let begun: Vec<(u64, u64)> = all.iter().map(|(n, due, begin)| (*n, (begin - due) / (MS / 4))).collect();
@@ -78,7 +78,7 @@ fn requests_start_when_due_and_late_ones_back_to_back() {
 
 #[test]
 fn requests_left_at_the_end_keep_their_due_times() {
-    let queue = Queue::open(Schedule::Steady(10.0), 0, SECOND, SECOND);
+    let queue = ArrivalQueue::open(Schedule::Steady(10.0), 0, SECOND, SECOND);
     let all = taken(&queue, |_| SECOND / 2);
     assert_eq!(all.len(), 4, "one each half second, for two seconds");
     let left: Vec<(u64, u64)> = queue.left().collect();
@@ -88,17 +88,17 @@ fn requests_left_at_the_end_keep_their_due_times() {
 
 #[test]
 fn a_closed_loop_ends_by_number_or_by_time() {
-    let by_number = Queue::closed(0, 7, u64::MAX);
+    let by_number = ArrivalQueue::closed(0, 7, u64::MAX);
     assert_eq!(taken(&by_number, |_| 1).len(), 7);
     assert_eq!(by_number.left().count(), 0);
-    let by_time = Queue::closed(0, u64::MAX, 10);
+    let by_time = ArrivalQueue::closed(0, u64::MAX, 10);
     let all = taken(&by_time, |_| 3);
     assert_eq!(all.iter().map(|op| op.2).collect::<Vec<_>>(), [0, 3, 6, 9]);
 }
 
 #[test]
 fn every_request_is_taken_by_exactly_one_client() {
-    let queue = Queue::closed(0, 20_000, u64::MAX);
+    let queue = ArrivalQueue::closed(0, 20_000, u64::MAX);
     let stop = AtomicBool::new(false);
     let mut all: Vec<u64> = std::thread::scope(|scope| {
         let take = || {
@@ -118,7 +118,7 @@ fn every_request_is_taken_by_exactly_one_client() {
 
 #[test]
 fn no_request_is_taken_after_a_stop() {
-    let queue = Queue::closed(0, 5, u64::MAX);
+    let queue = ArrivalQueue::closed(0, 5, u64::MAX);
     assert!(queue.take(&AtomicBool::new(false)).is_some());
     assert_eq!(queue.take(&AtomicBool::new(true)), None);
     assert_eq!(queue.take(&AtomicBool::new(false)), Some((1, None)));
