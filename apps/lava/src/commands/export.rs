@@ -21,7 +21,7 @@ use lavastore::{Cursor, ErrorKind};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use target::Target;
+use target::ExportTarget;
 
 /// Options of `export`.
 #[derive(Args)]
@@ -159,8 +159,8 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     let family = family(&store, args.range.family())?;
     let start_ns = now_ns();
     let mut out = match file {
-        Some(file) => Target::file(file, args.force)?,
-        None => Target::stdout(),
+        Some(file) => ExportTarget::file(file, args.force)?,
+        None => ExportTarget::stdout(),
     };
     let mut entries = args.range.of(&family)?.cursor()?;
     // On a screen, the records themselves show progress.

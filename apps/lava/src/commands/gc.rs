@@ -133,14 +133,14 @@ fn progress_text(progress: &GcProgress) -> String {
 /// Options that report background work on a terminal.
 fn with_progress(create_if_missing: bool) -> Options {
     let listener: Option<Arc<dyn EventListener>> =
-        if std::io::stderr().is_terminal() { Some(Arc::new(Progress)) } else { None };
+        if std::io::stderr().is_terminal() { Some(Arc::new(JobListener)) } else { None };
     Options { create_if_missing, listener, ..Options::default() }
 }
 
 /// Prints a line on standard error for each finished job.
-struct Progress;
+struct JobListener;
 
-impl EventListener for Progress {
+impl EventListener for JobListener {
     fn event(&self, event: &Event) {
         match event {
             Event::Gc { family, input_bytes, output_bytes } => {

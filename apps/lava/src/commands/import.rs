@@ -75,7 +75,7 @@ struct Imported {
 }
 
 /// The store for the records, created on the first write.
-struct Target<'a> {
+struct ImportTarget<'a> {
     db: PathBuf,
     args: &'a ImportArgs,
     /// The place until the store is open; it locks a volume for this process.
@@ -84,12 +84,12 @@ struct Target<'a> {
     sum: Imported,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ImportTarget<'a> {
     /// Opens an existing store; checks that a missing one may be created later.
-    fn new(db: PathBuf, args: &'a ImportArgs) -> Result<Target<'a>> {
+    fn new(db: PathBuf, args: &'a ImportArgs) -> Result<ImportTarget<'a>> {
         let place = StoreLocation::to_write(&db)?;
         let is_there = is_there(&place, &args.create)?;
-        let mut target = Target { db, args, place: Some(place), open: None, sum: Imported::default() };
+        let mut target = ImportTarget { db, args, place: Some(place), open: None, sum: Imported::default() };
         if is_there {
             target.open()?;
         }
@@ -167,7 +167,7 @@ pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
     }
     interrupt::watch();
     let start_ns = now_ns();
-    let mut target = Target::new(db, args)?;
+    let mut target = ImportTarget::new(db, args)?;
     let mut resume = args.resume.then(Resume::default);
     for (file, format) in args.files.iter().zip(formats) {
         let done = import_file(&mut target, resume.as_mut(), file, format);
@@ -179,7 +179,7 @@ pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
 
 /// Imports a file. The records before an unreadable one are written too, and counted.
 fn import_file(
-    target: &mut Target<'_>,
+    target: &mut ImportTarget<'_>,
     mut resume: Option<&mut Resume>,
     file: &Path,
     format: Format,
@@ -209,7 +209,7 @@ fn fill(
     records: &mut impl Iterator<Item = Result<Record, ReadError>>,
     window_len: usize,
     file: &Path,
-    target: &mut Target<'_>,
+    target: &mut ImportTarget<'_>,
 ) -> Result<bool> {
     let mut len = 0;
     while len < window_len {

@@ -3,7 +3,7 @@
 use super::metrics_page::MetricsPage;
 use super::place::{StoreLocation, volume_of};
 use super::space::{family_json, family_text, space_json};
-use super::watch::{self, View};
+use super::watch::{self, MetricsView};
 use super::{Halves, directory, log, open_to_read};
 use crate::status::{Status, failure, with_message};
 use crate::{Result, interrupt, nearest, output, progress};
@@ -272,12 +272,12 @@ impl Metrics {
 }
 
 /// Returns the metrics of the process that has the store open, if any.
-fn process(db: Option<PathBuf>) -> Result<Option<(View, Option<Duration>)>> {
+fn process(db: Option<PathBuf>) -> Result<Option<(MetricsView, Option<Duration>)>> {
     let metrics = Metrics::of(db, None)?;
     // Unreadable metrics must not prevent the report on the store.
     let Ok(page) = metrics.read() else { return Ok(None) };
     let page = MetricsPage::parse(&String::from_utf8_lossy(&page));
-    Ok(Some((View::of(None, &page), metrics.age())))
+    Ok(Some((MetricsView::of(None, &page), metrics.age())))
 }
 
 /// Prints the metrics verbatim.
@@ -379,7 +379,7 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     let StoreLocation { env, dir } = StoreLocation::to_read(&dir)?;
     let files =
         if chosen { args.files.clone() } else { env.fs.list(&dir)?.into_iter().map(|e| e.name).collect() };
-    let mut lines = Lines {
+    let mut lines = PrefixedLines {
         out: output::stdout(),
         json: args.json,
         file: String::new(),
@@ -422,7 +422,7 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
 }
 
 /// Prefixes each line with the file's name.
-struct Lines<W> {
+struct PrefixedLines<W> {
     out: W,
     json: bool,
     file: String,
@@ -430,7 +430,7 @@ struct Lines<W> {
     failed: Option<std::io::Error>,
 }
 
-impl<W: std::io::Write> Lines<W> {
+impl<W: std::io::Write> PrefixedLines<W> {
     fn print(&mut self, line: &str) -> std::io::Result<()> {
         if self.json {
             writeln!(self.out, "{}", json!({ "file": self.file, "text": line }))
@@ -449,7 +449,7 @@ impl<W: std::io::Write> Lines<W> {
     }
 }
 
-impl<W: std::io::Write> std::fmt::Write for Lines<W> {
+impl<W: std::io::Write> std::fmt::Write for PrefixedLines<W> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         for piece in text.split_inclusive('\n') {
             let Some(end) = piece.strip_suffix('\n') else {

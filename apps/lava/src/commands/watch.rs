@@ -225,7 +225,7 @@ fn clock_of(page: &MetricsPage) -> f64 {
 }
 
 /// Displayed data of a page.
-pub struct View {
+pub struct MetricsView {
     store: String,
     seconds: Option<f64>,
     rates: Vec<(&'static str, bool, Option<f64>)>,
@@ -244,9 +244,9 @@ pub struct View {
     sizes: Vec<(&'static str, f64)>,
 }
 
-impl View {
+impl MetricsView {
     /// Computes the view between two pages, or since the store was opened without the first one.
-    pub fn of(before: Option<&MetricsPage>, now: &MetricsPage) -> View {
+    pub fn of(before: Option<&MetricsPage>, now: &MetricsPage) -> MetricsView {
         let pages = Pages::new(before, now);
         let compactions = [
             ("compaction_width_bytes", "compaction_width_max_bytes"),
@@ -259,7 +259,7 @@ impl View {
         let l0_files = now.by("level_files", "level").filter(|(level, _)| *level == "0").map(|(_, n)| n);
         let mut levels: Vec<_> = now.labels("level_files", "level").into_iter().map(level).collect();
         levels.sort_by_key(|(level, ..)| level.parse::<u64>().unwrap_or(u64::MAX));
-        View {
+        MetricsView {
             store: now.store.clone(),
             seconds: pages.seconds,
             rates: RATES.map(|(metric, name, bytes)| (name, bytes, pages.rate(metric))).into(),
@@ -430,7 +430,7 @@ pub fn watch(how: &Watch, read: impl Fn() -> Result<(Vec<u8>, Option<Duration>)>
             before = now.replace(page);
         }
         let Some(now) = &now else { break };
-        let view = View::of(before.as_ref(), now);
+        let view = MetricsView::of(before.as_ref(), now);
         let mut out = output::stdout();
         if how.json {
             writeln!(out, "{}", view.json())?;

@@ -26,11 +26,11 @@ pub struct DataSet {
     pub origin: String,
     /// Keys and their first values.
     pub records: Vec<Record>,
-    source: Source,
+    source: DataSource,
 }
 
 /// Source of a data set, to load it in another process.
-pub enum Source {
+pub enum DataSource {
     /// Package indexes.
     Files(Vec<PathBuf>),
     /// Number of generated records.
@@ -42,11 +42,11 @@ impl DataSet {
     /// generated records.
     pub fn choose(generate: Option<usize>) -> Result<DataSet> {
         if let Some(count) = generate {
-            return DataSet::load(Source::Generated(count));
+            return DataSet::load(DataSource::Generated(count));
         }
         let files = package_indexes(Path::new(LISTS));
         if !files.is_empty() {
-            match DataSet::load(Source::Files(files)) {
+            match DataSet::load(DataSource::Files(files)) {
                 Ok(data) if data.records.len() >= RECORDS_MIN => return Ok(data),
                 Ok(_) => {}
                 Err(error) => {
@@ -54,13 +54,13 @@ impl DataSet {
                 }
             }
         }
-        DataSet::load(Source::Generated(GENERATED))
+        DataSet::load(DataSource::Generated(GENERATED))
     }
 
     /// Loads a data set.
-    pub fn load(source: Source) -> Result<DataSet> {
+    pub fn load(source: DataSource) -> Result<DataSet> {
         let (origin, mut all) = match &source {
-            Source::Files(files) => {
+            DataSource::Files(files) => {
                 let mut all = BTreeMap::new();
                 for file in files {
                     let (input, _progress) = input::open(file).map_err(|e| about(file.display(), e))?;
@@ -76,7 +76,7 @@ impl DataSet {
                 let plural = if files.len() == 1 { "index" } else { "indexes" };
                 (format!("this machine's Debian package index, {} {plural} in {LISTS}", files.len()), all)
             }
-            Source::Generated(count) => {
+            DataSource::Generated(count) => {
                 let origin =
                     format!("generated package index, seed {SEED} (this machine has none, or --generate)");
                 (origin, (0..*count as u64).map(generated).collect())
@@ -96,8 +96,8 @@ impl DataSet {
     /// Returns the arguments with which the writer process loads the same data.
     pub fn writer_args(&self) -> Vec<OsString> {
         match &self.source {
-            Source::Files(files) => files.iter().map(|f| f.clone().into_os_string()).collect(),
-            Source::Generated(count) => vec!["--generate".into(), count.to_string().into()],
+            DataSource::Files(files) => files.iter().map(|f| f.clone().into_os_string()).collect(),
+            DataSource::Generated(count) => vec!["--generate".into(), count.to_string().into()],
         }
     }
 }
@@ -159,10 +159,10 @@ mod tests {
 
     #[test]
     fn generated_data_is_a_package_index_and_always_the_same() {
-        let data = DataSet::load(Source::Generated(500)).unwrap();
+        let data = DataSet::load(DataSource::Generated(500)).unwrap();
         assert_eq!(data.records.len(), 500);
         assert!(data.records.windows(2).all(|w| w[0].0 < w[1].0));
         assert!(data.records.iter().all(|(key, value)| key_of(value).as_ref() == Some(key)));
-        assert_eq!(data.records, DataSet::load(Source::Generated(500)).unwrap().records);
+        assert_eq!(data.records, DataSet::load(DataSource::Generated(500)).unwrap().records);
     }
 }

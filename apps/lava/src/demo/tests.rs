@@ -1,4 +1,4 @@
-use super::data::{DataSet, Source};
+use super::data::{DataSet, DataSource};
 use super::ledger::{Ledger, VERSIONS, value};
 use super::*;
 
@@ -10,7 +10,7 @@ fn scratch(name: &str) -> PathBuf {
 
 #[test]
 fn the_ledger_takes_versions_in_order_only() {
-    let data = DataSet::load(Source::Generated(3)).unwrap();
+    let data = DataSet::load(DataSource::Generated(3)).unwrap();
     let mut ledger = Ledger::new(&data);
     ledger.acknowledge(1, 0, 5).unwrap();
     assert!(ledger.acknowledge(1, 2, 5).is_err());
@@ -25,7 +25,7 @@ fn the_ledger_takes_versions_in_order_only() {
 #[test]
 fn demo_verify_accepts_a_sound_store_and_finds_damage() {
     let dir = scratch("verify");
-    let data = DataSet::load(Source::Generated(200)).unwrap();
+    let data = DataSet::load(DataSource::Generated(200)).unwrap();
     let mut ledger = Ledger::new(&data);
     let store = Db::open(&dir).unwrap();
     writer::overwrite(&store, &data, &mut ledger).unwrap();
@@ -48,7 +48,7 @@ fn demo_verify_accepts_a_sound_store_and_finds_damage() {
 #[test]
 fn an_unacknowledged_write_may_be_present_or_absent() {
     let dir = scratch("newer");
-    let data = DataSet::load(Source::Generated(10)).unwrap();
+    let data = DataSet::load(DataSource::Generated(10)).unwrap();
     let mut ledger = Ledger::new(&data);
     let store = Db::open(&dir).unwrap();
     let mut bytes = Vec::new();

@@ -6,7 +6,7 @@
 //! little-endian. They are unbuffered, so the pipe keeps them after the kill.
 
 use super::WRITERS;
-use super::data::{DataSet, Source};
+use super::data::{DataSet, DataSource};
 use super::ledger::{Ledger, VERSIONS, value};
 use crate::commands::directory;
 use crate::{Error, Result};
@@ -32,8 +32,8 @@ pub struct WriterArgs {
 /// Main function of the writer process, which runs until it is killed.
 pub fn write(db: Option<PathBuf>, args: &WriterArgs) -> Result<()> {
     let source = match args.generate {
-        Some(count) => Source::Generated(count),
-        None => Source::Files(args.files.clone()),
+        Some(count) => DataSource::Generated(count),
+        None => DataSource::Files(args.files.clone()),
     };
     let data = DataSet::load(source)?;
     let store = super::open_store(&directory(db)?)?;

@@ -58,7 +58,7 @@ fn start(head: &[u8]) -> Start {
 }
 
 /// The compressed file and its read-ahead.
-struct Source {
+struct PackedSource {
     inner: Box<dyn BufRead>,
     /// Bytes that were peeked at but not consumed yet.
     head: Vec<u8>,
@@ -68,7 +68,7 @@ struct Source {
     met_end: bool,
 }
 
-impl Source {
+impl PackedSource {
     /// Returns the next bytes up to the length of a magic number; fewer at the end of the file.
     fn peek(&mut self) -> io::Result<&[u8]> {
         while self.head.len() < MAGIC_LEN {
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-impl Read for Source {
+impl Read for PackedSource {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let available = self.fill_buf()?;
         let len = available.len().min(buf.len());
@@ -105,7 +105,7 @@ impl Read for Source {
     }
 }
 
-impl BufRead for Source {
+impl BufRead for PackedSource {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if !self.head.is_empty() {
             return Ok(&self.head);
@@ -126,65 +126,65 @@ impl BufRead for Source {
 }
 
 /// A decoder of a member.
-enum Member {
-    Gzip(Box<flate2::bufread::GzDecoder<Source>>),
-    Lz4(Box<lz4_flex::frame::FrameDecoder<Source>>),
-    Zstd(Box<zstd::stream::read::Decoder<'static, Source>>),
+enum MemberDecoder {
+    Gzip(Box<flate2::bufread::GzDecoder<PackedSource>>),
+    Lz4(Box<lz4_flex::frame::FrameDecoder<PackedSource>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, PackedSource>>),
 }
 
-impl Member {
-    fn new(codec: Codec, mut source: Source) -> io::Result<Member> {
+impl MemberDecoder {
+    fn new(codec: Codec, mut source: PackedSource) -> io::Result<MemberDecoder> {
         source.met_end = false;
         Ok(match codec {
-            Codec::Gzip => Member::Gzip(Box::new(flate2::bufread::GzDecoder::new(source))),
-            Codec::Lz4 => Member::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(source))),
+            Codec::Gzip => MemberDecoder::Gzip(Box::new(flate2::bufread::GzDecoder::new(source))),
+            Codec::Lz4 => MemberDecoder::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(source))),
             Codec::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?.single_frame();
                 decoder.window_log_max(WINDOW_LOG_MAX)?;
-                Member::Zstd(Box::new(decoder))
+                MemberDecoder::Zstd(Box::new(decoder))
             }
         })
     }
 
     fn codec(&self) -> Codec {
         match self {
-            Member::Gzip(_) => Codec::Gzip,
-            Member::Lz4(_) => Codec::Lz4,
-            Member::Zstd(_) => Codec::Zstd,
+            MemberDecoder::Gzip(_) => Codec::Gzip,
+            MemberDecoder::Lz4(_) => Codec::Lz4,
+            MemberDecoder::Zstd(_) => Codec::Zstd,
         }
     }
 
-    fn source(&self) -> &Source {
+    fn source(&self) -> &PackedSource {
         match self {
-            Member::Gzip(decoder) => decoder.get_ref(),
-            Member::Lz4(decoder) => decoder.get_ref(),
-            Member::Zstd(decoder) => decoder.get_ref(),
+            MemberDecoder::Gzip(decoder) => decoder.get_ref(),
+            MemberDecoder::Lz4(decoder) => decoder.get_ref(),
+            MemberDecoder::Zstd(decoder) => decoder.get_ref(),
         }
     }
 
-    fn into_source(self) -> Source {
+    fn into_source(self) -> PackedSource {
         match self {
-            Member::Gzip(decoder) => decoder.into_inner(),
-            Member::Lz4(decoder) => decoder.into_inner(),
-            Member::Zstd(decoder) => decoder.finish(),
+            MemberDecoder::Gzip(decoder) => decoder.into_inner(),
+            MemberDecoder::Lz4(decoder) => decoder.into_inner(),
+            MemberDecoder::Zstd(decoder) => decoder.finish(),
         }
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
-            Member::Gzip(decoder) => decoder.read(buf),
-            Member::Lz4(decoder) => decoder.read(buf),
-            Member::Zstd(decoder) => decoder.read(buf),
+            MemberDecoder::Gzip(decoder) => decoder.read(buf),
+            MemberDecoder::Lz4(decoder) => decoder.read(buf),
+            MemberDecoder::Zstd(decoder) => decoder.read(buf),
         }
     }
 }
 
 /// The concatenated contents of all members.
-struct Members {
-    member: Option<Member>,
+struct ConcatenatedMembers {
+    member: Option<MemberDecoder>,
 }
 
-impl Read for Members {
+impl Read for ConcatenatedMembers {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         while let Some(member) = &mut self.member {
             let codec = member.codec();
@@ -199,7 +199,7 @@ impl Read for Members {
             if codec == Codec::Lz4 && source.met_end {
                 return Err(at(source.offset, "the LZ4 frame cannot be unpacked: it is cut off".to_owned()));
             }
-            let source = self.member.take().map(Member::into_source);
+            let source = self.member.take().map(MemberDecoder::into_source);
             self.member = source.map(|source| next(source, codec)).transpose()?.flatten();
         }
         Ok(0)
@@ -221,7 +221,7 @@ fn reason(error: &io::Error) -> String {
 }
 
 /// Returns the next member after one of this format; `None` at the end of the file.
-fn next(mut source: Source, codec: Codec) -> io::Result<Option<Member>> {
+fn next(mut source: PackedSource, codec: Codec) -> io::Result<Option<MemberDecoder>> {
     loop {
         let offset = source.offset;
         let head = source.peek()?;
@@ -229,7 +229,7 @@ fn next(mut source: Source, codec: Codec) -> io::Result<Option<Member>> {
             return Ok(None);
         }
         match start(head) {
-            Start::Member(next) if next == codec => return Member::new(codec, source).map(Some),
+            Start::Member(next) if next == codec => return MemberDecoder::new(codec, source).map(Some),
             Start::Skippable if codec != Codec::Gzip => skip(&mut source)?,
             _ => {
                 let name = codec.name();
@@ -244,7 +244,7 @@ fn next(mut source: Source, codec: Codec) -> io::Result<Option<Member>> {
     }
 }
 
-fn skip(source: &mut Source) -> io::Result<()> {
+fn skip(source: &mut PackedSource) -> io::Result<()> {
     let offset = source.offset;
     source.skip_frame().map_err(|e| at(offset, format!("the skippable frame cannot be passed: {e}")))
 }
@@ -255,12 +255,14 @@ fn at(offset: u64, what: String) -> io::Error {
 
 /// Decompresses by the first bytes; other data is read as it is.
 pub fn unpack(packed: Box<dyn BufRead>) -> io::Result<Box<dyn Read>> {
-    let mut source = Source { inner: packed, head: Vec::new(), offset: 0, met_end: false };
+    let mut source = PackedSource { inner: packed, head: Vec::new(), offset: 0, met_end: false };
     let mut skipped = false;
     loop {
         match start(source.peek()?) {
             Start::Member(codec) => {
-                return Ok(Box::new(Members { member: Some(Member::new(codec, source)?) }));
+                return Ok(Box::new(ConcatenatedMembers {
+                    member: Some(MemberDecoder::new(codec, source)?),
+                }));
             }
             Start::Skippable => {
                 skip(&mut source)?;

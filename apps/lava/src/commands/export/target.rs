@@ -80,15 +80,15 @@ fn is_there(path: &Path) -> Error {
 }
 
 /// Output of records.
-pub struct Target {
+pub struct ExportTarget {
     packed: Packed,
     beside: Option<Beside>,
 }
 
-impl Target {
+impl ExportTarget {
     /// Returns standard output as the target.
-    pub fn stdout() -> Target {
-        Target { packed: Packed::Plain(Box::new(output::stdout())), beside: None }
+    pub fn stdout() -> ExportTarget {
+        ExportTarget { packed: Packed::Plain(Box::new(output::stdout())), beside: None }
     }
 
     /// Creates a target file. An existing file is refused unless `force` is set.
@@ -97,7 +97,7 @@ impl Target {
         clippy::disallowed_types,
         reason = "writes a file of the user, not of a store"
     )]
-    pub fn file(path: &Path, force: bool) -> Result<Target> {
+    pub fn file(path: &Path, force: bool) -> Result<ExportTarget> {
         let what = || format!("cannot write {}", path.display());
         let found = std::fs::metadata(path).ok();
         if found.as_ref().is_some_and(|found| found.is_dir()) {
@@ -106,7 +106,7 @@ impl Target {
         if found.as_ref().is_some_and(|found| !found.is_file()) {
             let file = std::fs::File::options().write(true).open(path).map_err(|e| about(what(), e))?;
             let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, Named::new(what(), file)));
-            return Ok(Target { packed: Packed::by_name(path, out)?, beside: None });
+            return Ok(ExportTarget { packed: Packed::by_name(path, out)?, beside: None });
         }
         if found.is_some() && !force {
             return Err(is_there(path));
@@ -120,7 +120,7 @@ impl Target {
         let out = file.try_clone()?;
         let beside = Beside { file, partial, path: path.clone(), force };
         let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, Named::new(what(), out)));
-        Ok(Target { packed: Packed::by_name(&path, out)?, beside: Some(beside) })
+        Ok(ExportTarget { packed: Packed::by_name(&path, out)?, beside: Some(beside) })
     }
 
     /// Returns the writer.

@@ -40,7 +40,7 @@ struct Node {
     entries: Option<BTreeMap<String, u64>>,
 }
 
-struct View {
+struct MountedVolume {
     volume: LavaFs,
     nodes: Vec<Node>,
     open: BTreeMap<u64, Arc<dyn ReadFile>>,
@@ -51,7 +51,7 @@ struct View {
 /// Mounts a volume in a directory until it is unmounted.
 pub fn mount(image: &Path, dir: &Path) -> Result<()> {
     let owner = owner_of(dir)?;
-    let mut view = View {
+    let mut view = MountedVolume {
         volume: open_volume(image, true)?,
         nodes: Vec::new(),
         open: BTreeMap::new(),
@@ -77,7 +77,7 @@ fn owner_of(dir: &Path) -> Result<(u32, u32)> {
     }
 }
 
-impl View {
+impl MountedVolume {
     /// Adds a directory and its contents.
     fn add_dir(&mut self, path: PathBuf, parent: u64) -> Result<u64> {
         let number = self.nodes.len() as u64 + 1;
@@ -129,7 +129,7 @@ impl View {
     }
 }
 
-impl Filesystem for View {
+impl Filesystem for MountedVolume {
     fn lookup(&mut self, _: &Request<'_>, parent: u64, name: &OsStr, reply: ReplyEntry) {
         let Some(entries) = self.node(parent).and_then(|node| node.entries.as_ref()) else {
             return reply.error(ENOTDIR);
