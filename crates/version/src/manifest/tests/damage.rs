@@ -299,7 +299,8 @@ fn implausible_values_are_refused() {
     bytes[60..64].copy_from_slice(&sum.to_le_bytes());
     sim.write_file(&path, &bytes).unwrap();
     let e = recover(&sim).unwrap_err();
-    let told = "the format, number or piece count in the manifest's header is out of range";
+    let told = "the format, number or piece count in the manifest's header is out of range: header \
+                version 1, number 1, 0 pieces";
     assert!(e.is_corruption() && e.message() == told, "{e}");
     assert_eq!(e.file(), Some(path.as_ref()));
 }
