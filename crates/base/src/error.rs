@@ -77,13 +77,16 @@ pub enum ErrorKind {
     /// A parent process made the handle, before `fork`. Open the store in the child after the last
     /// `fork`.
     Forked,
+    /// Another write changed a key that the transaction, or the call, has read. Nothing was written:
+    /// begin again with the present values.
+    Conflict,
     /// The caller cancelled the call, or its deadline has passed. Unfinished files are removed, and
     /// completed parts stay. Repeat the call to continue.
     Cancelled,
 }
 
 impl ErrorKind {
-    const ALL: [ErrorKind; 17] = [
+    const ALL: [ErrorKind; 18] = [
         ErrorKind::Corruption,
         ErrorKind::Io,
         ErrorKind::NoSpace,
@@ -100,6 +103,7 @@ impl ErrorKind {
         ErrorKind::Poisoned,
         ErrorKind::UserCallback,
         ErrorKind::Forked,
+        ErrorKind::Conflict,
         ErrorKind::Cancelled,
     ];
 
@@ -129,6 +133,7 @@ impl ErrorKind {
             ErrorKind::Poisoned => "poisoned",
             ErrorKind::UserCallback => "user callback",
             ErrorKind::Forked => "forked",
+            ErrorKind::Conflict => "conflict",
             ErrorKind::Cancelled => "cancelled",
         }
     }

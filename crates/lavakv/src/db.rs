@@ -289,7 +289,7 @@ impl Db {
         let begun = timing.begin_as(terms.durability.waits_for_device());
         let written = match &payload.body {
             Body::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
-                large_value::write_batch(&engine.writes, batch, terms)
+                large_value::write_batch(&engine.writes, batch, None, terms)
             }
             _ => WriteOp::new(&engine.writes, payload, terms.durability).run(terms.patience),
         };

@@ -90,6 +90,7 @@ pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};
 pub use write::large_value::ValueWriter;
+pub use write::validation::{READ_SET_BYTES_MAX, RangeId, ReadSet};
 
 /// The environment's components: clock, randomness, files, threads. For benchmarks and tests.
 pub mod io {

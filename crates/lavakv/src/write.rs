@@ -3,6 +3,7 @@
 //! * [`commit`]: the order of sequence, log append, insert, publication and durability. Start here.
 //! * [`admission`]: the rate of writes, the room that they need, and their waits.
 //! * [`memtables`]: inserts in flight, visibility, and rotation.
+//! * `validation`: writes that take effect only if keys are unchanged.
 //! * `large_value`: values in files of their own, written before the log. `pending_write`: writes
 //!   that no thread waits for. `fate`: the errors of writes of unknown fate.
 
@@ -12,6 +13,7 @@ pub(crate) mod fate;
 pub(crate) mod large_value;
 pub(crate) mod memtables;
 pub(crate) mod pending_write;
+pub(crate) mod validation;
 
 use crate::context::Context;
 use crate::context::drain::DrainRates;

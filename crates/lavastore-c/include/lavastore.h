@@ -57,6 +57,7 @@ typedef enum lava_status {
     LAVA_USER_CALLBACK = 15,   /* A callback of the program failed. */
     LAVA_FORKED = 16,          /* The handle was made before fork(), by a parent process. */
     LAVA_CANCELLED = 17,       /* The time limit of the call expired. */
+    LAVA_CONFLICT = 18,        /* Another write changed a key that the call has read. */
     LAVA_BUG = 100,            /* A bug of the library. Close the store; its files are as after a crash. */
 } lava_status;
 

@@ -49,6 +49,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> u32 {
         ErrorKind::UserCallback => 15,
         ErrorKind::Forked => 16,
         ErrorKind::Cancelled => 17,
+        ErrorKind::Conflict => 18,
         // A kind without a number in this version of the interface.
         _ => BUG,
     }

@@ -131,6 +131,7 @@ mod requests;
 mod snapshot;
 mod stream;
 pub mod testing;
+mod transaction;
 mod volumes;
 mod write;
 
@@ -153,6 +154,7 @@ pub use repair::{RepairOptions, RepairReport};
 pub use requests::Requests;
 pub use snapshot::Snapshot;
 pub use stream::{ValueReader, ValueWriter};
+pub use transaction::{Transaction, TransactionFamily, TransactionIter};
 pub use volumes::Volumes;
 #[doc(alias = "batch")]
 #[doc(alias = "transaction")]
@@ -294,6 +296,36 @@ pub use lavakv::{Compression, ExpertFamilyOptions, FamilyOptions, OverlapOf, Pol
 /// ```
 #[doc(inline)]
 pub use lavakv::{Durability, Loggers, WriteOptions};
+
+/// ```
+/// use lavastore::{Isolation, TransactionOptions};
+/// # let db = lavastore::testing::store();
+/// let strict = TransactionOptions { isolation: Isolation::Serializable, ..Default::default() };
+/// let mut transaction = db.transaction_with(&strict);
+/// if transaction.get("lock")?.is_none() {
+///     transaction.put("owner", "me")?;
+/// }
+/// transaction.commit()?; // fails with `Conflict` if somebody has set `lock` meanwhile
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use transactions::{Isolation, TransactionOptions};
+
+/// ```
+/// # let db = lavastore::testing::store();
+/// use lavastore::Update;
+/// let shorter = |old: Option<&[u8]>| match old {
+///     None => Update::Keep,
+///     Some([]) => Update::Delete,
+///     Some([_, rest @ ..]) => Update::Set(rest.to_vec()),
+/// };
+/// db.put("key", "ab")?;
+/// db.fetch_and_update("key", shorter)?;
+/// assert_eq!(db.get("key")?.as_deref(), Some(&b"b"[..]));
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use transactions::atomic::Update;
 
 /// ```
 /// use lavastore::{Entry, Request, RequestOptions, WriteOptions, WriteRequest};
@@ -582,6 +614,8 @@ mod guide {
     mod asynchronous {}
     #[doc = include_str!("../../../docs/guide/durability.md")]
     mod durability {}
+    #[doc = include_str!("../../../docs/guide/transactions.md")]
+    mod transactions {}
     #[doc = include_str!("../../../docs/guide/logs.md")]
     mod logs {}
     #[doc = include_str!("../../../docs/guide/closing.md")]

@@ -34,6 +34,11 @@ impl<'a> Writer<'a> {
         Writer { family, options }
     }
 
+    /// Returns the family and the options.
+    pub(crate) fn parts(&self) -> (&'a FamilyHandle, &WriteOptions) {
+        (self.family, &self.options)
+    }
+
     /// Sets a key to a value, and replaces the former value if there is one.
     ///
     /// A key has at most 64 KiB, a value at most 1 GiB; [`Writer::write`] sets several keys

@@ -19,6 +19,7 @@ impl ErrorKind {
         Some(match self {
             ErrorKind::Corruption => "restore a checkpoint or backup, or run `lava repair`",
             ErrorKind::InvalidArgument | ErrorKind::TooLarge => "the call had no effect",
+            ErrorKind::Conflict => "nothing was written; begin the transaction again",
             ErrorKind::Poisoned => "reads go on; to write again, close and reopen the store",
             _ => return None,
         })

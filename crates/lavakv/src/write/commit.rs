@@ -8,6 +8,7 @@
 //! |---|---|---|---|
 //! | 1 | pay the throttle charge | none | [`Admission::enter`] |
 //! | 2 | find space, memory and room in level 0 and the log; rotate full memtables | writer | [`Admission::enter`] |
+//! | | only of a transaction: check that the keys that it has read are unchanged | writer | [`super::validation`] |
 //! | 3 | assign sequences | writer | [`WriteOp::commit`] |
 //! | 4 | append the batch to the log; a volatile batch is in no log | writer | [`WriteOp::append`] |
 //! | 5 | register the insert in the visibility ring | writer | [`Memtables::insert`] |
@@ -56,6 +57,7 @@ use super::admission::write_deadline::WriteDeadline;
 use super::admission::{Entered, Entry};
 use super::fate::of_unknown_fate;
 use super::memtables::Writer;
+use super::validation::ReadSet;
 use crate::batch;
 use crate::batch::payload::{Body, Payload};
 use crate::context::options::Durability;
@@ -139,6 +141,8 @@ pub(crate) struct WriteOp<'a> {
     /// The destination of the batch, if it is not the first lane: the batch of a secondary engine
     /// that embeds it.
     sink: Option<&'a mut dyn BatchSink>,
+    /// The write fails if one of these keys has changed.
+    reads: Option<&'a ReadSet>,
 }
 
 impl<'a> WriteOp<'a> {
@@ -159,7 +163,7 @@ impl<'a> WriteOp<'a> {
 
     /// Continues a paused write.
     pub fn resumed(writes: &'a WritePath, payload: Payload<'a>, state: WriteState) -> Self {
-        WriteOp { writes, payload, state, sink: None }
+        WriteOp { writes, payload, state, sink: None, reads: None }
     }
 
     /// Returns the state from which [`WriteOp::resumed`] continues.
@@ -181,6 +185,12 @@ impl<'a> WriteOp<'a> {
         op
     }
 
+    /// Makes the write fail with `Conflict` if one of these keys has changed since its read.
+    pub fn unless_changed(mut self, reads: Option<&'a ReadSet>) -> Self {
+        self.reads = reads;
+        self
+    }
+
     /// Returns the destination lane.
     fn lane(&self) -> Lane {
         if self.sink.is_some() { Lane::LOG } else { Lane::FIRST }
@@ -190,8 +200,8 @@ impl<'a> WriteOp<'a> {
     ///
     /// # Errors
     /// After an error the fate of the write is unknown until the store is reopened, with these
-    /// exceptions. `InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed` and
-    /// `Poisoned` are returned before anything is logged.
+    /// exceptions. `InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Conflict`, `Closed`
+    /// and `Poisoned` are returned before anything is logged.
     pub fn step(&mut self, until_ns: u64) -> Result<WriteStep> {
         if let Some((lane, position)) = self.state.behind.take() {
             self.writes.sync_lane(lane, position)?;
@@ -245,8 +255,14 @@ impl<'a> WriteOp<'a> {
             return self.log_nothing();
         }
         let is_logged = self.state.durability.is_logged();
-        let entry = &mut self.state.entry;
-        let mut writer = match writes.admission.enter(entry, &self.payload, &families, is_logged, until_ns)? {
+        let (entry, payload) = (&mut self.state.entry, &self.payload);
+        let entered = match self.reads {
+            None => writes.admission.enter(entry, payload, &families, is_logged, until_ns)?,
+            Some(reads) => reads.enter_unchanged(writes, || {
+                writes.admission.enter(entry, payload, &families, is_logged, until_ns)
+            })?,
+        };
+        let mut writer = match entered {
             Entered::Open(writer) => writer,
             Entered::Needs(need) => return Ok(WriteStep::Needs(need)),
         };

@@ -4,6 +4,7 @@
 use super::WritePath;
 use super::admission::write_deadline::{WriteDeadline, WriteTerms};
 use super::commit::WriteOp;
+use super::validation::ReadSet;
 use crate::batch::frame::Frame;
 use crate::batch::payload::{OwnedPayload, Payload};
 use crate::batch::{BatchEntries, Change, WriteBatch};
@@ -250,14 +251,17 @@ pub(crate) fn place(
     }
 }
 
-/// Writes a batch with values above the [`segments::threshold`].
+/// Writes a batch with values above the [`segments::threshold`]. `reads`: it fails if one of these
+/// keys has changed.
 pub(crate) fn write_batch(
     writes: &Arc<WritePath>,
     batch: &WriteBatch,
+    reads: Option<&ReadSet>,
     WriteTerms { durability, mut patience }: WriteTerms,
 ) -> Result<()> {
     let (referring, drafts) = place_of_batch(writes, batch, &mut patience)?;
-    WriteOp::with_drafts(writes, Payload::batch(&referring), durability, drafts).run(patience)
+    let op = WriteOp::with_drafts(writes, Payload::batch(&referring), durability, drafts);
+    op.unless_changed(reads).run(patience)
 }
 
 fn place_of_batch(

@@ -1,10 +1,16 @@
 //! Column families of a store.
 
 use super::Db;
+use crate::handle::FamilyHandle;
 use crate::{Error, ErrorKind, Family, FamilyOptions, Result};
 
 /// Column families.
 impl Db {
+    /// Returns the handle of the family `default`.
+    pub(crate) fn default_handle(&self) -> &FamilyHandle {
+        self.default.handle()
+    }
+
     /// Returns the family with this name, and creates it with default options if it is missing: the
     /// usual way to a family, without a setup step.
     ///

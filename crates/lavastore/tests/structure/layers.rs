@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["lsm", "values"],
     &["requests"],
     &["lavakv", "lavalog"],
-    &["repair"],
+    &["repair", "transactions"],
     &["lavastore"],
     &["bench", "lavastore-c", "openraft-lavalog"],
     &["lava", "torture", "fuzz"],
@@ -55,8 +55,20 @@ fn only_the_facade_is_used_from_outside() {
     for (name, path) in members().iter().filter(|(n, _)| n == "lava" || n == "bench" || n == "torture") {
         let dependencies = dependencies(path);
         for inner in [
-            "lavakv", "lavalog", "repair", "requests", "lsm", "values", "wal", "memtable", "store",
-            "version", "table", "critbit", "cache",
+            "lavakv",
+            "lavalog",
+            "repair",
+            "requests",
+            "lsm",
+            "values",
+            "wal",
+            "memtable",
+            "store",
+            "version",
+            "table",
+            "critbit",
+            "cache",
+            "transactions",
         ] {
             let used = dependencies.iter().any(|d| d == inner);
             let allowed = ALLOWED.contains(&(name, inner));

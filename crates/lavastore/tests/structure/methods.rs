@@ -11,9 +11,24 @@ use std::fs;
 const METHODS_MAX: usize = 25;
 
 /// Crates of the engine.
-const CRATES: [&str; 16] = [
-    "base", "cache", "critbit", "io", "lavafs", "lavakv", "lavalog", "lsm", "memtable", "repair", "requests",
-    "store", "table", "values", "version", "wal",
+const CRATES: [&str; 17] = [
+    "base",
+    "cache",
+    "critbit",
+    "io",
+    "lavafs",
+    "lavakv",
+    "lavalog",
+    "lsm",
+    "memtable",
+    "repair",
+    "requests",
+    "store",
+    "table",
+    "transactions",
+    "values",
+    "version",
+    "wal",
 ];
 
 /// Facade types for users and tests: they lead to the parts and have one method per operation.
