@@ -63,6 +63,7 @@ mod tally;
 mod tests;
 mod threads;
 mod totals;
+mod transactions;
 mod two_disks;
 mod upgrade;
 mod wide;

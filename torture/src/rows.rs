@@ -5,7 +5,7 @@ use crate::row::{Row, Unit};
 use crate::{
     age, block, crash, damaged_log, engines, families, flip, fork, forks, full, io_errors, kernel, kill,
     lavafs, logs, machine, model, queue, quiet, reclaim, refused_step, repair, requests, sched, threads,
-    two_disks, upgrade,
+    transactions, two_disks, upgrade,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -64,6 +64,22 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 60,
         alone: false,
         case: queue::case,
+    },
+    Row {
+        name: "transactions",
+        about: "transactions, atomic updates and plain writes interleaved, with crashes: reads show one moment, commits conflict exactly if a tracked key changed, and a prefix of them survives",
+        unit: Unit::Cases,
+        ci: 400,
+        alone: false,
+        case: transactions::case,
+    },
+    Row {
+        name: "transactions-on-lavafs",
+        about: "the row transactions, on LavaFS",
+        unit: Unit::Cases,
+        ci: 60,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| transactions::case(context, seed)),
     },
     Row {
         name: "quiet-on-lavafs",
