@@ -100,13 +100,14 @@ impl Oracle {
     }
 
     pub fn apply(&mut self, changes: Vec<Change>, durable: bool) {
+        // Without changes nothing is written, and nothing becomes durable.
+        if changes.is_empty() {
+            return;
+        }
         let mut contents = Contents::clone(self.now());
         changes.iter().for_each(|change| apply(&mut contents, change));
-        // An empty batch is no write.
-        if !changes.is_empty() {
-            self.after.push(Rc::new(contents));
-            self.writes.push(changes);
-        }
+        self.after.push(Rc::new(contents));
+        self.writes.push(changes);
         if durable {
             self.all_survive();
         }

@@ -3,6 +3,7 @@
 mod atomic;
 mod conflicts;
 mod merged;
+mod schedules;
 
 use lavastore_transactions::lavakv::sim::SimEnv;
 use lavastore_transactions::lavakv::{Db, FamilyOptions, Options};
