@@ -119,6 +119,7 @@ mod applier;
 mod db;
 mod family;
 mod handle;
+mod indexed_batch;
 pub mod inspect;
 mod iter;
 pub mod limits;
@@ -142,6 +143,7 @@ pub use db::Db;
 #[doc(alias = "keyspace")]
 #[doc(alias = "partition")]
 pub use family::Family;
+pub use indexed_batch::IndexedBatch;
 #[doc(alias = "iterator")]
 pub use iter::Iter;
 pub use iter::{Cursor, Keys};
@@ -310,6 +312,23 @@ pub use lavakv::{Durability, Loggers, WriteOptions};
 /// ```
 #[doc(inline)]
 pub use transactions::{Isolation, TransactionOptions};
+
+/// ```
+/// use lavastore::BatchChange;
+/// # let db = lavastore::testing::store();
+/// let mut batch = db.indexed_batch(true);
+/// batch.delete_range("a".."b")?;
+/// for (family, change) in batch.changes() {
+///     match change {
+///         BatchChange::Put(key, value) => println!("{family}: {key:?} is {} bytes", value.len()),
+///         BatchChange::Delete(key) => println!("{family}: {key:?} goes"),
+///         BatchChange::DeleteRange(start, end) => println!("{family}: {start:?} to {end:?} go"),
+///     }
+/// }
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use transactions::BatchChange;
 
 /// ```
 /// # let db = lavastore::testing::store();

@@ -472,8 +472,9 @@ impl TransactionFamily<'_> {
     }
 }
 
-/// Keys and values of a range in ascending order, as a [`Transaction`] sees them;
-/// [`Transaction::range`] returns it. After an error it ends.
+/// Keys and values of a range in ascending order, as a [`Transaction`] or an
+/// [`IndexedBatch`](crate::IndexedBatch) sees them; [`Transaction::range`] returns it. After an
+/// error it ends.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -486,7 +487,7 @@ impl TransactionFamily<'_> {
 /// ```
 #[derive(Debug)]
 #[must_use = "an iterator does nothing until it is asked"]
-pub struct TransactionIter<'a>(Scan<'a>);
+pub struct TransactionIter<'a>(pub(crate) Scan<'a>);
 
 impl Iterator for TransactionIter<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;

@@ -2,6 +2,7 @@
 
 use crate::contents::{BatchChange, Contents, Found};
 use crate::merged::MergedIterator;
+use crate::scan::Scan;
 use base::Result;
 use lavakv::{ColumnFamily, Db, ReadAt, ReadOptions, Value, WriteBatch};
 use std::sync::Arc;
@@ -85,6 +86,14 @@ impl IndexedBatch {
         MergedIterator::new(db, family, options, self.contents.clone())
     }
 
+    /// Scans a range of a family in ascending order, as [`IndexedBatch::iter_over`] shows it.
+    ///
+    /// # Errors
+    /// Those of [`Db::iter_cf`].
+    pub fn scan_over(&self, db: &Db, family: &ColumnFamily, options: ReadOptions) -> Result<Scan<'static>> {
+        self.iter_over(db, family, options).map(|iter| Scan::new(iter, None, None))
+    }
+
     /// Returns the changes in order; in a batch that overwrites, without those that later ones
     /// undo.
     pub fn changes(&self) -> impl Iterator<Item = (&ColumnFamily, BatchChange<'_>)> {
@@ -101,12 +110,6 @@ impl IndexedBatch {
         self.len() == 0
     }
 
-    /// Removes all changes and savepoints.
-    pub fn clear(&mut self) {
-        self.contents = Arc::default();
-        self.savepoints.clear();
-    }
-
     /// Sets a savepoint, to which [`IndexedBatch::roll_back`] returns.
     pub fn set_savepoint(&mut self) {
         self.savepoints.push(self.len());
@@ -120,11 +123,6 @@ impl IndexedBatch {
             Arc::make_mut(&mut self.contents).truncate(len);
         }
         savepoint.is_some()
-    }
-
-    /// Removes the last savepoint and keeps the changes. Returns false if there is none.
-    pub fn drop_savepoint(&mut self) -> bool {
-        self.savepoints.pop().is_some()
     }
 
     /// Returns the changes as a batch of the engine.

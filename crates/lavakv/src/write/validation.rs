@@ -155,11 +155,6 @@ impl ReadSet {
         Ok(())
     }
 
-    /// Returns true if it holds no key.
-    pub fn is_empty(&self) -> bool {
-        self.families.is_empty()
-    }
-
     /// Enters the writer's lock by `enter`, and keeps it if no key has changed.
     ///
     /// # Errors
