@@ -17,8 +17,7 @@ use crate::context::stats::Stats;
 use crate::files::damaged;
 use crate::read::fetch::{self, Content};
 use crate::tree::Tree;
-use crate::tree::family::{Family, ReadState};
-use crate::tree::snapshot::Snapshots;
+use crate::tree::family::{Family, ReadState, pin_at};
 use base::hash::key_hash;
 use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
@@ -73,19 +72,6 @@ pub(crate) fn pin(tree: &Tree, family: &Family, snapshot: Option<SeqNo>) -> (Arc
     match snapshot {
         Some(seq) => (family.read_state(), seq),
         None => pin_at(&tree.snapshots, family),
-    }
-}
-
-/// Pins a read state and the visible frontier. The read state holds everything up to the frontier.
-pub(crate) fn pin_at(snapshots: &Snapshots, family: &Family) -> (Arc<ReadState>, SeqNo) {
-    let mut read_state = family.read_state();
-    loop {
-        let seq = snapshots.visible();
-        let now = family.read_state();
-        if Arc::ptr_eq(&read_state, &now) {
-            return (read_state, seq);
-        }
-        read_state = now;
     }
 }
 

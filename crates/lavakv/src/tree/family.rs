@@ -10,6 +10,7 @@ use crate::tree::empty_ranges::EmptyRanges;
 use crate::tree::family_work::{FamilyWork, SettledTree};
 use crate::tree::scan_cost::ScanCost;
 use crate::tree::settings::Settings;
+use crate::tree::snapshot::Snapshots;
 use crate::tree::space_sums::{SpaceDemand, SpaceSums};
 use crate::tree::summary::{self, VersionSummary};
 use crate::tree::unexposed_garbage::UnexposedGarbage;
@@ -539,6 +540,19 @@ impl ColumnFamily {
             // Reading them would take a lock, which a child process must not.
             false => FamilyOptions::default(),
         }
+    }
+}
+
+/// Pins a read state and the visible frontier. The read state holds everything up to the frontier.
+pub(crate) fn pin_at(snapshots: &Snapshots, family: &Family) -> (Arc<ReadState>, SeqNo) {
+    let mut read_state = family.read_state();
+    loop {
+        let seq = snapshots.visible();
+        let now = family.read_state();
+        if Arc::ptr_eq(&read_state, &now) {
+            return (read_state, seq);
+        }
+        read_state = now;
     }
 }
 

@@ -61,7 +61,7 @@ fn loom_a_read_sees_all_up_to_its_sequence() {
         let reader = {
             let (family, registry) = (family.clone(), registry.clone());
             thread::spawn(move || {
-                let (read_state, seq) = crate::read::read_path::pin_at(&registry, &family);
+                let (read_state, seq) = crate::tree::family::pin_at(&registry, &family);
                 let tables = [&read_state.active].into_iter().chain(&read_state.frozen);
                 let found: Vec<bool> =
                     (1..=seq).map(|s| tables.clone().any(|m| m.get(&[s as u8], seq).is_some())).collect();
