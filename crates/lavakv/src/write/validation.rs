@@ -282,7 +282,7 @@ fn changed_in_memory<'a>(
 /// Returns true if a table has a change of the key above a sequence.
 fn changed_in_tables(tree: &Tree, read_state: &ReadState, key: &[u8], since: SeqNo) -> Result<bool> {
     let version = &read_state.version;
-    let is_later = |file: &&Arc<FileMeta>| file.max_seq > since && file.covers(key);
+    let is_later = |file: &&Arc<FileMeta>| file.seq_range().1 > since && file.covers(key);
     let in_level_0 = version.files(0).iter().filter(is_later);
     let below = (1..version.levels.len()).filter_map(|level| version.file_at(level, key)).filter(is_later);
     let mut counters = ReadCounters::default();

@@ -61,7 +61,7 @@ impl RangeRead {
     /// Those of reading.
     pub fn is_changed_in_tables(&self, tree: &Tree, read_state: &ReadState) -> Result<bool> {
         let files = (0..read_state.version.levels.len()).flat_map(|level| read_state.version.files(level));
-        for file in files.filter(|file| file.max_seq > self.since) {
+        for file in files.filter(|file| file.seq_range().1 > self.since) {
             if file.ends_before(&self.start) || !self.is_before_end(file.smallest_user_key()) {
                 continue;
             }
