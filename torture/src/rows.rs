@@ -45,7 +45,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "quiet-large",
         about: "the row quiet with stores of 1 MB to 20 GB, of logs alone too",
         unit: Unit::Cases,
-        ci: 1,
+        ci: 2,
         alone: true,
         case: quiet::case_large,
     },
