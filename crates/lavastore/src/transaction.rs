@@ -96,6 +96,7 @@ impl Db {
     ///
     /// `update` gets the present value, or `None` for an absent key, and decides to keep, delete or
     /// set it. It runs again after another write of the key, so it must have no other effect.
+    /// [`WriteOptions::wait_at_most`] bounds each round.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -133,7 +134,8 @@ impl Writer<'_> {
     /// # Errors
     /// Those of a get and of [`Writer::put`].
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.compare(key.as_ref(), None, value.as_ref())
+        let (family, options) = self.parts();
+        atomic::put_if_absent(family.kv(), family.inner(), key.as_ref(), value.as_ref(), options)
     }
 
     /// Replaces a value only if it is the expected one; see
@@ -154,12 +156,9 @@ impl Writer<'_> {
         expected: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<bool> {
-        self.compare(key.as_ref(), Some(expected.as_ref()), value.as_ref())
-    }
-
-    fn compare(&self, key: &[u8], expected: Option<&[u8]>, value: &[u8]) -> Result<bool> {
         let (family, options) = self.parts();
-        atomic::compare_and_set(family.kv(), family.inner(), key, expected, Some(value), options)
+        let (expected, value) = (Some(expected.as_ref()), Some(value.as_ref()));
+        atomic::compare_and_set(family.kv(), family.inner(), key.as_ref(), expected, value, options)
     }
 
     /// Replaces a value by a function of it; see
@@ -190,8 +189,8 @@ impl Writer<'_> {
 /// All reads show the moment of its begin, with the transaction's own changes on top. The changes
 /// are in memory until [`Transaction::commit`] writes them as one batch; a drop discards them. They
 /// may take as many bytes as a batch ([`limits::BATCH_LEN_MAX`](crate::limits::BATCH_LEN_MAX)),
-/// and the keys that it tracks 8 MiB. Its snapshot retains overwritten data until the end, so keep
-/// transactions short.
+/// with 128 bytes for each change, and the keys on which the commit depends 4 MiB. Its snapshot
+/// retains overwritten data until the end, and it keeps the store open: keep transactions short.
 ///
 /// The methods work on the family `default`; [`Transaction::family`] is for others.
 ///
@@ -258,7 +257,8 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// `TooLarge`: key, value, or all changes are over the limits. The transaction is as before.
+    /// `TooLarge`: key, value, changes or tracked keys are over the limits. Nothing was added, but the
+    /// commit may depend on the key.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.inner.put(self.family.inner(), key.as_ref(), value.as_ref())
     }
@@ -366,6 +366,7 @@ impl Transaction {
     ///
     /// # Errors
     /// * `Conflict`: another write changed a key. Nothing was written: begin again.
+    /// * `Busy`: other writes came after each check of very many keys. Begin again.
     /// * Those of [`Db::write`](crate::Db::write), and of reads of the keys that it tracks.
     pub fn commit(self) -> Result<()> {
         self.inner.commit()

@@ -1,10 +1,11 @@
 //! Updates of one key that no other write can come between.
 //!
 //! Each call reads the key and writes only if it is unchanged; after a conflict it reads again. So
-//! of several callers at once, one succeeds in each round.
+//! of several callers at once, one succeeds in each round. A bound on the wait of a write holds for
+//! each round.
 
 use base::{ErrorKind, Result};
-use lavakv::{ColumnFamily, Db, ReadAt, ReadSet, Value, WriteBatch, WriteOptions};
+use lavakv::{ColumnFamily, Db, ReadAt, ReadSet, Snapshot, Value, WriteBatch, WriteOptions};
 
 /// Sets a key to `new` if it has the value `expected`. `None` stands for an absent key: on the left
 /// the key must be absent, on the right it is deleted. Returns false if the key has another value:
@@ -61,12 +62,49 @@ pub fn fetch_and_update(
             Update::Delete => batch.delete_cf(family, key),
             Update::Set(new) => batch.put_cf(family, key, &new),
         }
-        let seq = snapshot.sequence();
-        let mut reads = ReadSet::new(snapshot);
-        reads.add(family, key, seq)?;
-        match db.write_if_unchanged(&batch, &reads, options) {
-            Err(e) if e.kind() == ErrorKind::Conflict => {}
-            written => return written.map(|()| old),
+        if write_unless_changed(db, family, key, (snapshot, &batch), options)? {
+            return Ok(old);
         }
+    }
+}
+
+/// Sets a key if it is absent. Returns false if it exists: then nothing is written. A value in a
+/// file of its own is not read.
+///
+/// # Errors
+/// Those of a read and a write.
+pub fn put_if_absent(
+    db: &Db,
+    family: &ColumnFamily,
+    key: &[u8],
+    value: &[u8],
+    options: &WriteOptions,
+) -> Result<bool> {
+    let mut batch = WriteBatch::new();
+    batch.put_cf(family, key, value);
+    loop {
+        let snapshot = db.snapshot();
+        if db.contains_key_at(family, key, ReadAt { snapshot: Some(&snapshot), fill_cache: true })? {
+            return Ok(false);
+        }
+        if write_unless_changed(db, family, key, (snapshot, &batch), options)? {
+            return Ok(true);
+        }
+    }
+}
+
+/// Writes a batch, unless the key has changed since the snapshot; then it returns false.
+fn write_unless_changed(
+    db: &Db,
+    family: &ColumnFamily,
+    key: &[u8],
+    (snapshot, batch): (Snapshot, &WriteBatch),
+    options: &WriteOptions,
+) -> Result<bool> {
+    let mut reads = ReadSet::new(snapshot);
+    reads.add(family, key)?;
+    match db.write_if_unchanged(batch, &reads, options) {
+        Err(e) if e.kind() == ErrorKind::Conflict => Ok(false),
+        written => written.map(|()| true),
     }
 }

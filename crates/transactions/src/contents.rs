@@ -13,12 +13,12 @@ mod fragments;
 use base::{Error, ErrorKind, Result, limits};
 use fragments::Fragments;
 use lavakv::{ColumnFamily, Value, WriteBatch};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Bytes of a change beside key and value, for the limit.
-const CHANGE_BYTES: usize = 16;
+/// Bytes of a change beside key and value in memory, for the limit.
+const CHANGE_BYTES: usize = 128;
 
 /// The id of a family.
 type FamilyId = u32;
@@ -37,7 +37,10 @@ impl Change {
             + match self {
                 Change::Put { key, value, .. } => key.len() + value.len(),
                 Change::Delete { key, .. } => key.len(),
-                Change::DeleteRange { start, end } => start.len() + end.as_ref().map_or(0, Vec::len),
+                // The batch of the engine has the largest key twice in place of a missing end.
+                Change::DeleteRange { start, end } => {
+                    start.len() + end.as_ref().map_or(2 * limits::KEY_LEN_MAX, Vec::len)
+                }
             }
     }
 }
@@ -153,7 +156,7 @@ impl Contents {
 
     /// Removes the changes behind the first `len`.
     pub fn truncate(&mut self, len: usize) {
-        let mut fragments_of = Vec::new();
+        let mut fragments_of = BTreeSet::new();
         while self.changes.len() > len {
             let Some((family, change)) = self.changes.pop() else { break };
             self.bytes -= change.bytes();
@@ -165,7 +168,7 @@ impl Contents {
                         None => of_family.last.remove(&key),
                     };
                 }
-                Change::DeleteRange { .. } => fragments_of.push(family.id()),
+                Change::DeleteRange { .. } => drop(fragments_of.insert(family.id())),
             }
         }
         for id in fragments_of {

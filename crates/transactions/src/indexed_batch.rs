@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Changes that are collected for one atomic write, and found by key before it.
 ///
-/// Keys, values and 16 bytes per change may take as many bytes as a batch of the engine.
+/// Keys, values and 128 bytes per change may take as many bytes as a batch of the engine.
 #[derive(Clone, Debug)]
 pub struct IndexedBatch {
     /// Shared with the iterators that were made since the last change.

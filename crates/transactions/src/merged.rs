@@ -37,25 +37,34 @@ enum At {
 struct Changes {
     contents: Arc<Contents>,
     family: u32,
-    lower: Option<Vec<u8>>,
+    lower: Vec<u8>,
     upper: Option<Vec<u8>>,
-    prefix: Vec<u8>,
     key: Option<Arc<[u8]>>,
+}
+
+/// Returns the first key of the bounds and of the prefix, and the first key behind both.
+pub(crate) fn bounds(options: &ReadOptions) -> (Vec<u8>, Option<Vec<u8>>) {
+    let prefix = options.prefix.as_deref().unwrap_or_default();
+    let lower = options.lower_bound.as_deref().unwrap_or_default().max(prefix);
+    let behind_prefix = prefix.iter().rposition(|byte| *byte != 0xff).map(|last| {
+        let mut behind = prefix[..=last].to_vec();
+        behind[last] += 1;
+        behind
+    });
+    let upper = [options.upper_bound.clone(), behind_prefix].into_iter().flatten().min();
+    (lower.to_vec(), upper)
 }
 
 impl Changes {
     fn includes(&self, key: &[u8]) -> bool {
-        self.lower.as_deref().is_none_or(|lower| lower <= key)
-            && self.upper.as_deref().is_none_or(|upper| key < upper)
-            && key.starts_with(&self.prefix)
+        self.lower[..] <= *key && self.upper.as_deref().is_none_or(|upper| key < upper)
     }
 
     /// Moves to the first key at or behind `from`, or behind it if it is `Excluded`.
     fn seek(&mut self, from: std::ops::Bound<&[u8]>) {
-        let lowest = self.lower.as_deref().unwrap_or(&[]).max(&self.prefix);
         let from = match from {
-            Included(key) | Excluded(key) if key >= lowest => from,
-            _ => Included(lowest),
+            Included(key) | Excluded(key) if *key >= self.lower[..] => from,
+            _ => Included(&self.lower[..]),
         };
         let key = self.contents.key_from(self.family, from);
         self.key = key.filter(|key| self.includes(key));
@@ -68,11 +77,7 @@ impl Changes {
             (Unbounded, Some(upper)) => Excluded(upper),
             _ => to,
         };
-        let mut key = self.contents.key_to(self.family, to);
-        // Keys behind the prefix lie between the bound and the prefix.
-        while let Some(behind) = key.as_ref().filter(|key| !self.includes(key) && ***key > *self.prefix) {
-            key = self.contents.key_to(self.family, Excluded(behind));
-        }
+        let key = self.contents.key_to(self.family, to);
         self.key = key.filter(|key| self.includes(key));
     }
 }
@@ -84,14 +89,8 @@ impl MergedIterator {
         options: ReadOptions,
         contents: Arc<Contents>,
     ) -> Result<MergedIterator> {
-        let changes = Changes {
-            contents,
-            family: family.id(),
-            lower: options.lower_bound.clone(),
-            upper: options.upper_bound.clone(),
-            prefix: options.prefix.clone().unwrap_or_default(),
-            key: None,
-        };
+        let (lower, upper) = bounds(&options);
+        let changes = Changes { contents, family: family.id(), lower, upper, key: None };
         let base = db.iter_cf(family, options)?;
         Ok(MergedIterator { base, changes, at: At::Nowhere, forward: true })
     }

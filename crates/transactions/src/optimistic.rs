@@ -10,7 +10,7 @@
 //! | [`Isolation::Serializable`] | also each key that was read, and the ranges that were scanned | write skew and phantoms as well |
 
 use crate::indexed_batch::IndexedBatch;
-use crate::merged::MergedIterator;
+use crate::merged::{MergedIterator, bounds};
 use crate::scan::Scan;
 use base::Result;
 use lavakv::{ColumnFamily, Db, ReadAt, ReadOptions, ReadSet, Snapshot, Value, WriteOptions};
@@ -57,8 +57,7 @@ impl OptimisticTransaction {
     }
 
     fn track(&mut self, family: &ColumnFamily, key: &[u8]) -> Result<()> {
-        let seq = self.reads.snapshot().sequence();
-        self.reads.add(family, key, seq)
+        self.reads.add(family, key)
     }
 
     /// Reads a key: its own change, or else the value at its snapshot.
@@ -89,7 +88,8 @@ impl OptimisticTransaction {
     /// Sets a key at the commit.
     ///
     /// # Errors
-    /// `TooLarge`: key, value, or the changes of the transaction are over the limits.
+    /// `TooLarge`: key, value, changes or tracked keys of the transaction are over the limits. Nothing
+    /// was added, but the commit may depend on the key.
     pub fn put(&mut self, family: &ColumnFamily, key: &[u8], value: &[u8]) -> Result<()> {
         self.track(family, key)?;
         self.put_untracked(family, key, value)
@@ -136,13 +136,12 @@ impl OptimisticTransaction {
     /// # Errors
     /// Those of an iterator; `TooLarge`: it tracks too many keys.
     pub fn scan(&mut self, family: &ColumnFamily, options: ReadOptions) -> Result<Scan<'_>> {
-        let (lower, upper) = (options.lower_bound.clone().unwrap_or_default(), options.upper_bound.clone());
+        let (lower, upper) = bounds(&options);
         let iter = self.iter(family, options)?;
         let tracked = match self.options.isolation {
             Isolation::Snapshot => None,
             Isolation::Serializable => {
-                let seq = self.reads.snapshot().sequence();
-                let range = self.reads.add_range(family, &lower, seq)?;
+                let range = self.reads.add_range(family, &lower)?;
                 Some((&mut self.reads, range))
             }
         };

@@ -235,6 +235,10 @@ impl<'a> WriteOp<'a> {
     pub fn refund(&mut self) {
         if matches!(self.state.stage, Stage::Start) {
             self.state.entry.payment.refund();
+            if self.reads.is_some() {
+                // After a conflict it waits for space no longer.
+                self.writes.space.write_waits_for(0);
+            }
         }
     }
 
@@ -256,11 +260,14 @@ impl<'a> WriteOp<'a> {
         }
         let is_logged = self.state.durability.is_logged();
         let (entry, payload) = (&mut self.state.entry, &self.payload);
-        let entered = match self.reads {
-            None => writes.admission.enter(entry, payload, &families, is_logged, until_ns)?,
-            Some(reads) => reads.enter_unchanged(writes, || {
-                writes.admission.enter(entry, payload, &families, is_logged, until_ns)
-            })?,
+        // The pins are dropped after the lock.
+        let (entered, _pins) = match self.reads {
+            None => (writes.admission.enter(entry, payload, &families, is_logged, until_ns)?, None),
+            Some(reads) => {
+                let enter = || writes.admission.enter(entry, payload, &families, is_logged, until_ns);
+                let (entered, pins) = reads.enter_unchanged(writes, enter)?;
+                (entered, Some(pins))
+            }
         };
         let mut writer = match entered {
             Entered::Open(writer) => writer,

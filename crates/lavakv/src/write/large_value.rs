@@ -4,7 +4,7 @@
 use super::WritePath;
 use super::admission::write_deadline::{WriteDeadline, WriteTerms};
 use super::commit::WriteOp;
-use super::validation::ReadSet;
+use super::validation::{Pins, ReadSet};
 use crate::batch::frame::Frame;
 use crate::batch::payload::{OwnedPayload, Payload};
 use crate::batch::{BatchEntries, Change, WriteBatch};
@@ -259,6 +259,8 @@ pub(crate) fn write_batch(
     reads: Option<&ReadSet>,
     WriteTerms { durability, mut patience }: WriteTerms,
 ) -> Result<()> {
+    // A conflict that is there already spares the files.
+    reads.map_or(Ok(()), |reads| reads.check(&writes.tree, &Pins::default()).map(drop))?;
     let (referring, drafts) = place_of_batch(writes, batch, &mut patience)?;
     let op = WriteOp::with_drafts(writes, Payload::batch(&referring), durability, drafts);
     op.unless_changed(reads).run(patience)

@@ -16,6 +16,7 @@
 //! | the volume's free space is queried, at a limited rate | a system call |
 //! | a batch goes to the log of a secondary engine | an append to that lane, with its locks |
 //! | a family is created or dropped, or its options change | an edit of the manifest |
+//! | a transaction checks the keys and ranges that it has read ([`super::validation`]) | 65,536 lookups in memory |
 //! | a wait for all inserts in flight | 16 inserts of 16 KiB |
 //! | a batch inserts alone | an insert of 16 MiB |
 //!

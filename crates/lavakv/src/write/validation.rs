@@ -1,38 +1,39 @@
 //! Validation: a write that takes effect only if the keys that its caller has read are unchanged.
 //!
-//! The caller collects the keys in a [`ReadSet`], each with the sequence at which it was read. The
-//! write fails with `Conflict` if one of them has a newer change (backward validation, Kung and
-//! Robinson, 1981). There are two passes:
+//! The caller reads at a snapshot, and collects the keys and ranges in a [`ReadSet`]. The write
+//! fails with `Conflict` if one of them has a newer change (backward validation, Kung and Robinson,
+//! 1981). Once the write is admitted, there are two passes:
 //!
 //! 1. *Without a lock*, against all changes that a pinned read state holds. Memtables and tables
-//!    without a sequence above that of the read are passed over. The lookups in the other tables
-//!    may read the device.
+//!    without a sequence above the snapshot are passed over. The lookups in the other tables may
+//!    read the device.
 //! 2. *Under the writer's lock*, against the changes since the pin. These are in memory, unless a
-//!    memtable was flushed meanwhile: then the first pass is repeated, with the next pin.
+//!    memtable was flushed meanwhile: then the first pass is repeated, for the changes since its
+//!    pin.
 //!
-//! So the lock is held for one lookup in memory per key, and for nothing if no write came between.
-//! Of the ranges that were read it passes at most [`RANGE_ENTRIES_MAX`] entries in memory. Where
-//! they hold more, the first pass is repeated as well, in the hope that no write comes after it.
-//! The write fails with `Busy` after [`ATTEMPTS`] passes.
+//! So the lock is held for one lookup per key and later memtable, and for nothing if no write came
+//! between. The second pass takes at most [`LOOKS_MAX`] lookups, entries of ranges and fragments of
+//! range tombstones. If that does not suffice, the first pass is repeated as well, in the hope that
+//! no write comes after it. The write fails with `Busy` after [`ATTEMPTS`] passes.
 //!
 //! **Tables keep what the first pass looks for.** Compaction may zero the sequence of an entry that
-//! all snapshots see. The set holds a snapshot at or before the sequence of each of its reads, so
-//! no change after a read is zeroed. Compaction may drop a change and the tombstone above it. Then
-//! the key is absent again, as it was at the read, and the read still holds.
+//! all snapshots see. The set keeps its snapshot, so no change after it is zeroed. Compaction may
+//! drop a change and the tombstone above it. Then the key is absent again, as it was at the
+//! snapshot, and the read still holds.
 
 mod ranges;
 
 use super::WritePath;
 use super::admission::Entered;
-use super::memtables::{Memtables, Writer};
+use super::memtables::Writer;
 use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState, pin_at};
 use crate::tree::snapshot::Snapshot;
 use base::hash::key_hash;
 use base::{Error, ErrorKind, MAX_SEQ, Result, SeqNo};
 use memtable::MemTable;
-use ranges::{RangeRead, Searched};
-use std::collections::BTreeMap;
+use ranges::{Looks, RangeRead, Searched};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::ReadCounters;
 use version::FileMeta;
@@ -40,24 +41,26 @@ use version::FileMeta;
 /// Bytes of a key in a set beside the key itself.
 const KEY_BYTES: usize = 64;
 
-/// Most bytes of the keys in a set. They bound the time of the second pass: about 60,000 lookups
-/// of short keys.
-pub const READ_SET_BYTES_MAX: usize = 8 << 20;
+/// Most bytes of the keys in a set.
+pub const READ_SET_BYTES_MAX: usize = 4 << 20;
+
+/// Most lookups of the second pass: some ten milliseconds.
+const LOOKS_MAX: usize = 64 << 10;
+
+/// First passes before the write fails.
+const ATTEMPTS: u32 = 16;
+
+/// Keys between two looks at whether the store is still open.
+const KEYS_BETWEEN_CHECKS: usize = 256;
 
 /// Most bytes of a key in a message.
 const KEY_SHOWN_LEN: usize = 64;
 
-/// Most entries in ranges that the second pass looks at.
-const RANGE_ENTRIES_MAX: usize = 16 << 10;
-
-/// First passes for ranges with more entries.
-const ATTEMPTS: u32 = 16;
-
-/// Keys and ranges that a caller has read, each with the sequence of the read, for a write that is
-/// to fail if one of them changes.
+/// Keys and ranges that a caller has read at a snapshot, for a write that is to fail if one of them
+/// changes.
 #[derive(Debug)]
 pub struct ReadSet {
-    /// Keeps every change after a read distinguishable: see the module.
+    /// Keeps every later change distinguishable: see the module.
     snapshot: Snapshot,
     families: Vec<FamilyReads>,
     bytes: usize,
@@ -67,8 +70,7 @@ pub struct ReadSet {
 #[derive(Debug)]
 struct FamilyReads {
     family: ColumnFamily,
-    /// The lowest sequence at which a key was read, by key.
-    keys: BTreeMap<Box<[u8]>, SeqNo>,
+    keys: BTreeSet<Box<[u8]>>,
     ranges: Vec<RangeRead>,
 }
 
@@ -80,7 +82,7 @@ pub struct RangeId {
 }
 
 impl ReadSet {
-    /// Creates an empty set for reads at this snapshot and later ones.
+    /// Creates an empty set for reads at this snapshot.
     pub fn new(snapshot: Snapshot) -> ReadSet {
         ReadSet { snapshot, families: Vec::new(), bytes: 0 }
     }
@@ -90,31 +92,30 @@ impl ReadSet {
         &self.snapshot
     }
 
-    /// Adds a key that was read at a sequence. The first read of a key counts.
+    /// Adds a key that was read at the snapshot.
     ///
     /// # Errors
     /// `TooLarge`: the set would be above [`READ_SET_BYTES_MAX`].
-    pub fn add(&mut self, family: &ColumnFamily, key: &[u8], seq: SeqNo) -> Result<()> {
-        let (seq, nth) = (seq.max(self.snapshot.sequence()), self.of_family(family));
-        if let Some(first) = self.families[nth].keys.get_mut(key) {
-            *first = seq.min(*first);
+    pub fn add(&mut self, family: &ColumnFamily, key: &[u8]) -> Result<()> {
+        let nth = self.of_family(family);
+        if self.families[nth].keys.contains(key) {
             return Ok(());
         }
         self.book(key.len() + KEY_BYTES)?;
-        self.families[nth].keys.insert(key.into(), seq);
+        self.families[nth].keys.insert(key.into());
         Ok(())
     }
 
-    /// Adds an empty range that begins at a key, for a scan at a sequence;
+    /// Adds an empty range that begins at a key, for a scan at the snapshot;
     /// [`ReadSet::extend_range`] follows the scan.
     ///
     /// # Errors
     /// As [`ReadSet::add`].
-    pub fn add_range(&mut self, family: &ColumnFamily, start: &[u8], seq: SeqNo) -> Result<RangeId> {
-        let (since, family) = (seq.max(self.snapshot.sequence()), self.of_family(family));
-        self.book(start.len() + KEY_BYTES)?;
+    pub fn add_range(&mut self, family: &ColumnFamily, start: &[u8]) -> Result<RangeId> {
+        self.book(2 * start.len() + KEY_BYTES)?;
+        let family = self.of_family(family);
         let ranges = &mut self.families[family].ranges;
-        ranges.push(RangeRead { start: start.to_vec(), end: Some(start.to_vec()), since });
+        ranges.push(RangeRead::empty_at(start));
         Ok(RangeId { family, range: ranges.len() - 1 })
     }
 
@@ -124,17 +125,15 @@ impl ReadSet {
     /// As [`ReadSet::add`].
     pub fn extend_range(&mut self, id: RangeId, end: Option<&[u8]>) -> Result<()> {
         let range = self.families.get_mut(id.family).and_then(|reads| reads.ranges.get_mut(id.range));
-        let range = range.ok_or_else(|| Error::invalid("the range is of another read set"))?;
-        let grows = end.map_or(0, <[u8]>::len).saturating_sub(range.end.as_ref().map_or(0, Vec::len));
-        range.end = end.map(<[u8]>::to_vec);
-        self.book(grows)
+        let grown = range.ok_or_else(|| Error::invalid("the range is of another read set"))?.extend(end);
+        self.book(grown)
     }
 
     /// Returns the place of a family, which is added if it is new.
     fn of_family(&mut self, family: &ColumnFamily) -> usize {
         let nth = self.families.iter().position(|reads| reads.family.id() == family.id());
         nth.unwrap_or_else(|| {
-            let (keys, ranges) = (BTreeMap::new(), Vec::new());
+            let (keys, ranges) = (BTreeSet::new(), Vec::new());
             self.families.push(FamilyReads { family: family.clone(), keys, ranges });
             self.families.len() - 1
         })
@@ -154,95 +153,92 @@ impl ReadSet {
         Ok(())
     }
 
-    /// Enters the writer's lock by `enter`, and keeps it if no key has changed.
+    /// Enters the writer's lock by `enter`, and keeps it if no key has changed. The pins are to be
+    /// dropped after the lock.
     ///
     /// # Errors
-    /// Those of `enter`, and of [`ReadSet::check`].
+    /// Those of `enter`, and of [`ReadSet::check`]; `Busy`.
     pub(super) fn enter_unchanged<'a>(
-        &self,
-        writes: &WritePath,
+        &'a self,
+        writes: &'a WritePath,
         mut enter: impl FnMut() -> Result<Entered<'a>>,
-    ) -> Result<Entered<'a>> {
+    ) -> Result<(Entered<'a>, Pins<'a>)> {
+        // A write that must wait checks nothing before.
+        if let needs @ Entered::Needs(_) = enter()? {
+            return Ok((needs, Pins::default()));
+        }
+        let mut pins = Pins::default();
         for _ in 0..ATTEMPTS {
-            let checked = self.check(&writes.tree)?;
+            pins = self.check(&writes.tree, &pins)?;
             let entered = enter()?;
             match &entered {
-                Entered::Open(writer) if !checked.still_holds(&writes.memtables, writer)? => {}
-                _ => return Ok(entered),
+                Entered::Open(writer) if !self.still_holds(&pins, writes, writer)? => {}
+                _ => return Ok((entered, pins)),
             }
         }
-        let why = "other writes came after each check of the ranges that the transaction has read: repeat \
-                   it, or read shorter ranges";
+        let why = "other writes came after each check of the keys that the transaction has read: repeat it, \
+                   or read fewer keys";
         Err(Error::new(ErrorKind::Busy, why))
     }
 
     /// Returns if all keys are unchanged at one moment during the call.
     ///
     /// # Errors
-    /// Those of [`ReadSet::check`].
+    /// Those of [`ReadSet::check`]; `Busy`, `Poisoned`.
     pub(crate) fn check_now(&self, writes: &WritePath) -> Result<()> {
-        self.enter_unchanged(writes, || Ok(Entered::Open(writes.memtables.lock()))).map(drop)
+        let enter = || writes.context.check_open().map(|()| Entered::Open(writes.memtables.lock()));
+        let (entered, _pins) = self.enter_unchanged(writes, enter)?;
+        drop(entered);
+        Ok(())
     }
 
-    /// The first pass.
+    /// The first pass, for the changes since the snapshot, or since earlier pins.
     ///
     /// # Errors
     /// `Conflict`: a key has changed. Those of reading; `NotFound` for a dropped family.
-    fn check(&self, tree: &Tree) -> Result<Checked<'_>> {
-        let mut pins = Vec::with_capacity(self.families.len());
-        for reads in &self.families {
+    pub(super) fn check<'a>(&'a self, tree: &'a Tree, earlier: &Pins<'_>) -> Result<Pins<'a>> {
+        let mut pins = Pins::default();
+        for (nth, reads) in self.families.iter().enumerate() {
+            let since = earlier.0.get(nth).map_or(self.snapshot.sequence(), |pin| pin.seq);
             let family = tree.own(&reads.family)?;
             let (read_state, seq) = pin_at(&tree.snapshots, family);
             family.check_there()?;
-            for (key, &since) in &reads.keys {
-                let memtables = [&read_state.active].into_iter().chain(&read_state.frozen);
-                if changed_in_memory(memtables, key, since)
+            let memtables = || [&read_state.active].into_iter().chain(&read_state.frozen);
+            for (nth, key) in reads.keys.iter().enumerate() {
+                if nth % KEYS_BETWEEN_CHECKS == 0 {
+                    tree.reads.check()?;
+                }
+                if memtables().any(|memtable| is_changed_in(memtable, key, since))
                     || changed_in_tables(tree, &read_state, key, since)?
                 {
                     return Err(conflict(family, key));
                 }
             }
             for range in &reads.ranges {
-                let memtables = [&read_state.active].into_iter().chain(&read_state.frozen);
-                let in_memory = range.search_memtables(memtables, range.since, &mut usize::MAX.clone())?;
-                if in_memory == Searched::Changed || range.is_changed_in_tables(tree, &read_state)? {
+                let in_memory =
+                    range.search_memtables(memtables(), since, &mut Looks::at_most(usize::MAX))?;
+                if in_memory == Searched::Changed || range.is_changed_in_tables(tree, &read_state, since)? {
                     return Err(conflict_in(family, range));
                 }
             }
-            pins.push(Pin { family, read_state, seq });
+            pins.0.push(Pin { family, read_state, seq });
         }
-        Ok(Checked { set: self, pins })
+        Ok(pins)
     }
-}
 
-/// The read state against which the keys of a family were checked.
-struct Pin<'a> {
-    family: &'a Arc<Family>,
-    read_state: Arc<ReadState>,
-    /// The visible frontier: each later change is in the active memtable of the read state, or in a
-    /// later one.
-    seq: SeqNo,
-}
-
-/// A set without a change up to its pins.
-struct Checked<'a> {
-    set: &'a ReadSet,
-    pins: Vec<Pin<'a>>,
-}
-
-impl Checked<'_> {
     /// The second pass, under the writer's lock. Returns false if a memtable that was active at the
-    /// pin has been flushed: the first pass must be repeated.
+    /// pin has been flushed, or if there is too much to look at: the first pass must be repeated.
     ///
     /// # Errors
-    /// `Conflict`.
-    fn still_holds(&self, memtables: &Memtables, writer: &Writer) -> Result<bool> {
-        if self.pins.iter().all(|pin| pin.seq + 1 == writer.next_seq) {
+    /// `Conflict`; `Poisoned`: an insert failed.
+    fn still_holds(&self, pins: &Pins<'_>, writes: &WritePath, writer: &Writer) -> Result<bool> {
+        if pins.0.iter().all(|pin| pin.seq + 1 == writer.next_seq) {
             return Ok(true);
         }
-        memtables.wait_for_inserts();
-        let mut looks = RANGE_ENTRIES_MAX;
-        for (pin, reads) in self.pins.iter().zip(&self.set.families) {
+        writes.memtables.wait_for_inserts();
+        writes.context.health.check()?;
+        let mut looks = Looks::at_most(LOOKS_MAX);
+        for (pin, reads) in pins.0.iter().zip(&self.families) {
             let now = pin.family.read_state();
             let mut later = vec![&now.active];
             later.extend(&now.frozen);
@@ -250,9 +246,13 @@ impl Checked<'_> {
                 return Ok(false);
             };
             later.truncate(nth + 1);
-            let changed = |key: &[u8]| changed_in_memory(later.iter().copied(), key, pin.seq);
-            if let Some(key) = reads.keys.keys().find(|key| changed(key)) {
-                return Err(conflict(pin.family, key));
+            for key in &reads.keys {
+                if !looks.take(later.len()) {
+                    return Ok(false);
+                }
+                if later.iter().any(|memtable| is_changed_in(memtable, key, pin.seq)) {
+                    return Err(conflict(pin.family, key));
+                }
             }
             for range in &reads.ranges {
                 match range.search_memtables(later.iter().copied(), pin.seq, &mut looks)? {
@@ -266,17 +266,23 @@ impl Checked<'_> {
     }
 }
 
+/// The read states against which a set was checked, one for each of its families.
+#[derive(Default)]
+pub(super) struct Pins<'a>(Vec<Pin<'a>>);
+
+struct Pin<'a> {
+    family: &'a Arc<Family>,
+    read_state: Arc<ReadState>,
+    /// The visible frontier: each later change is in the active memtable of the read state, or in a
+    /// later one.
+    seq: SeqNo,
+}
+
 /// Returns true if a memtable has a change of the key above a sequence.
-fn changed_in_memory<'a>(
-    mut memtables: impl Iterator<Item = &'a Arc<MemTable>>,
-    key: &[u8],
-    since: SeqNo,
-) -> bool {
-    memtables.any(|memtable| {
-        memtable.seq_range().is_some_and(|(_, max)| max > since)
-            && (memtable.get(key, MAX_SEQ).is_some_and(|entry| entry.seq > since)
-                || memtable.covering_range_tombstone(key, MAX_SEQ).is_some_and(|seq| seq > since))
-    })
+fn is_changed_in(memtable: &MemTable, key: &[u8], since: SeqNo) -> bool {
+    memtable.seq_range().is_some_and(|(_, max)| max > since)
+        && (memtable.get(key, MAX_SEQ).is_some_and(|entry| entry.seq > since)
+            || memtable.covering_range_tombstone(key, MAX_SEQ).is_some_and(|seq| seq > since))
 }
 
 /// Returns true if a table has a change of the key above a sequence.
