@@ -367,7 +367,7 @@ impl Transaction {
     /// # Errors
     /// * `Conflict`: another write changed a key. Nothing was written: begin again.
     /// * `Busy`: other writes came after each check of very many keys. Begin again.
-    /// * Those of [`Db::write`](crate::Db::write), and of reads of the keys that it tracks.
+    /// * The errors of [`Db::write`](crate::Db::write), and of reads of the tracked keys.
     pub fn commit(self) -> Result<()> {
         self.inner.commit()
     }

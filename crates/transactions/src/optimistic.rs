@@ -95,7 +95,7 @@ impl OptimisticTransaction {
         self.put_untracked(family, key, value)
     }
 
-    /// Sets a key at the commit, whoever has changed it meanwhile.
+    /// Sets a key at the commit, also if another write has changed it meanwhile.
     ///
     /// # Errors
     /// As [`OptimisticTransaction::put`].
@@ -112,7 +112,7 @@ impl OptimisticTransaction {
         self.delete_untracked(family, key)
     }
 
-    /// Deletes a key at the commit, whoever has changed it meanwhile.
+    /// Deletes a key at the commit, also if another write has changed it meanwhile.
     ///
     /// # Errors
     /// As [`OptimisticTransaction::put`].
@@ -167,7 +167,7 @@ impl OptimisticTransaction {
     /// Writes the changes, if all tracked keys are unchanged.
     ///
     /// # Errors
-    /// `Conflict`: one was changed, and nothing was written. Those of a write.
+    /// `Conflict`: one was changed, and nothing was written. The errors of a write.
     pub fn commit(self) -> Result<()> {
         self.db.write_if_unchanged(&self.changes.to_batch(), &self.reads, &self.options.write)
     }

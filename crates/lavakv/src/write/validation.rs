@@ -16,7 +16,7 @@
 //! range tombstones. If that does not suffice, the first pass is repeated as well, in the hope that
 //! no write comes after it. The write fails with `Busy` after [`ATTEMPTS`] passes.
 //!
-//! **Tables keep what the first pass looks for.** Compaction may zero the sequence of an entry that
+//! **Tables keep the changes that the first pass searches.** Compaction may zero the sequence of an entry that
 //! all snapshots see. The set keeps its snapshot, so no change after it is zeroed. Compaction may
 //! drop a change and the tombstone above it. Then the key is absent again, as it was at the
 //! snapshot, and the read still holds.
