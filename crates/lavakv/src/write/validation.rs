@@ -323,3 +323,6 @@ fn shown(key: &[u8]) -> String {
         _ => format!("key \"{}\"", key.escape_ascii()),
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

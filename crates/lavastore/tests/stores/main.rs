@@ -10,4 +10,5 @@ mod page_server_example;
 mod poison;
 mod queue_example;
 mod scale;
+mod transactions;
 mod upgraded;
