@@ -32,7 +32,8 @@ fn validate(db: &Db, reads: &ReadSet, mut between: impl FnMut(u32)) -> Result<u3
 
 #[test]
 fn a_change_between_the_passes_conflicts() {
-    let changes: [(fn(&Db), bool); 5] = [
+    type Change = fn(&Db);
+    let changes: [(Change, bool); 5] = [
         (|db| db.put(b"key", b"").unwrap(), true),
         (|db| db.delete(b"key").unwrap(), true),
         (|db| db.put(b"r/new", b"").unwrap(), true),
