@@ -74,6 +74,22 @@ pub(crate) const ROWS: &[Row] = &[
         case: transactions::case,
     },
     Row {
+        name: "locks",
+        about: "transactions with row locks and prepared ones beside plain writes, with crashes: a lock is refused exactly if another has it or the row has changed, and a prepared transaction survives until it is decided",
+        unit: Unit::Cases,
+        ci: 400,
+        alone: false,
+        case: transactions::locking::case,
+    },
+    Row {
+        name: "locks-on-lavafs",
+        about: "the row locks, on LavaFS",
+        unit: Unit::Cases,
+        ci: 60,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| transactions::locking::case(context, seed)),
+    },
+    Row {
         name: "transactions-on-lavafs",
         about: "the row transactions, on LavaFS",
         unit: Unit::Cases,

@@ -10,6 +10,7 @@
 //! * after a crash the store holds a prefix of the commits, each of them whole, with all durable
 //!   ones.
 
+pub(crate) mod locking;
 mod oracle;
 
 use crate::case::{Context, Outcome};
@@ -165,7 +166,8 @@ impl Store {
         let isolation = pick(rng, &[Isolation::Snapshot, Isolation::Serializable]);
         let durable = rng.one_in(4);
         let write = if durable { WriteOptions::durable() } else { WriteOptions::default() };
-        let transaction = db.transaction_with(&TransactionOptions { isolation, write });
+        let options = TransactionOptions { isolation, write, ..TransactionOptions::default() };
+        let transaction = db.transaction_with(&options);
         open.push(Open {
             transaction,
             view: self.oracle.begin(isolation == Isolation::Serializable),

@@ -137,6 +137,35 @@ impl WriteBatch {
         HEADER_LEN + self.body.len()
     }
 
+    /// Returns the changes in the encoding of the log, `count u32 | entry * count`, to store them;
+    /// [`WriteBatch::decode`] reads them.
+    pub fn encode(&self) -> Vec<u8> {
+        [&self.count.to_le_bytes()[..], &self.body].concat()
+    }
+
+    /// Reads a batch from the bytes of [`WriteBatch::encode`].
+    ///
+    /// # Errors
+    /// `Corruption`.
+    pub fn decode(bytes: &[u8]) -> Result<WriteBatch> {
+        let mut reader = Reader::new(bytes);
+        let (count, mut batch) = (reader.u32()?, WriteBatch::new());
+        let changes = BatchEntries { reader, value_len_max: limits::LARGE_VALUE_LEN_MAX as usize };
+        for change in changes {
+            let Change { kind, family, key, value } = change?;
+            if !matches!(kind, ValueKind::Value | ValueKind::Deletion | ValueKind::RangeDeletion) {
+                let why = format!("a stored batch has an entry of the kind {kind:?}, which only the log has");
+                return Err(Error::corruption(why));
+            }
+            batch.push(kind, family, key, value);
+        }
+        if batch.count != count {
+            let why = format!("a stored batch has {} entries, expected {count}", batch.count);
+            return Err(Error::corruption(why));
+        }
+        Ok(batch)
+    }
+
     pub(crate) fn push(&mut self, kind: ValueKind, family: FamilyId, key: &[u8], value: &[u8]) {
         if self.error.is_some() {
             return;

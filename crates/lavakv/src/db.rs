@@ -32,6 +32,7 @@ use crate::tree::snapshot::Snapshot;
 use crate::work::jobs::Jobs;
 use crate::write::admission::write_deadline::WriteTerms;
 use crate::write::commit::WriteOp;
+use crate::write::conditions::Conditions;
 use crate::write::large_value::{self, ValueWriter};
 use base::process::Owned;
 use base::sync::lock;
@@ -229,9 +230,9 @@ impl Db {
         change.validate()?;
         let (family, (_entered, terms)) = (self.own(family)?, self.writable(options)?);
         if kind == ValueKind::RangeDeletion && key == value {
-            return self.run_write(Payload::batch(&WriteBatch::new()), terms);
+            return self.run_write(Payload::batch(&WriteBatch::new()), terms, None);
         }
-        self.run_write(Payload::one(family, change, &Frame::of(&change)), terms)
+        self.run_write(Payload::one(family, change, &Frame::of(&change)), terms, None)
     }
 
     /// Writes a batch atomically.
@@ -242,13 +243,13 @@ impl Db {
     /// Writes a batch atomically, with options.
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let (_entered, terms) = self.writable(options)?;
-        self.run_write(Payload::batch(batch), terms)
+        self.run_write(Payload::batch(batch), terms, None)
     }
 
     /// Writes a batch through a sink: see [`crate::multi_engine`].
     pub(crate) fn write_embedded_in_secondary(
         &self,
-        batch: &WriteBatch,
+        (batch, conditions): (&WriteBatch, Option<&Conditions>),
         options: &WriteOptions,
         sink: &mut dyn BatchSink,
     ) -> Result<()> {
@@ -272,13 +273,18 @@ impl Db {
         }
         let timing = &engine.context.times.write_batch;
         let begun = timing.begin_as(durability.waits_for_device());
-        let written =
-            WriteOp::into_sink(&engine.writes, Payload::batch(batch), durability, sink).run(patience);
+        let op = WriteOp::into_sink(&engine.writes, Payload::batch(batch), durability, sink);
+        let written = op.under(conditions).run(patience);
         timing.end(begun);
         written
     }
 
-    fn run_write(&self, payload: Payload<'_>, terms: WriteTerms) -> Result<()> {
+    fn run_write(
+        &self,
+        payload: Payload<'_>,
+        terms: WriteTerms,
+        conditions: Option<&Conditions>,
+    ) -> Result<()> {
         let (engine, times) = (self.engine(), &self.engine().context.times);
         let timing = match &payload.body {
             Body::Batch(_) => &times.write_batch,
@@ -289,9 +295,12 @@ impl Db {
         let begun = timing.begin_as(terms.durability.waits_for_device());
         let written = match &payload.body {
             Body::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
-                large_value::write_batch(&engine.writes, batch, None, terms)
+                large_value::write_batch(&engine.writes, batch, conditions, terms)
             }
-            _ => WriteOp::new(&engine.writes, payload, terms.durability).run(terms.patience),
+            _ => {
+                let op = WriteOp::new(&engine.writes, payload, terms.durability);
+                op.under(conditions).run(terms.patience)
+            }
         };
         timing.end(begun);
         written

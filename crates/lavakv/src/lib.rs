@@ -89,7 +89,9 @@ pub use table::{BlockKind, BlockRequest, Extent};
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};
+pub use write::conditions::Conditions;
 pub use write::large_value::ValueWriter;
+pub use write::row_locks::{LockMode, LockOwner};
 pub use write::validation::{READ_SET_BYTES_MAX, RangeId, ReadSet};
 
 /// The environment's components: clock, randomness, files, threads. For benchmarks and tests.

@@ -10,7 +10,7 @@
 
 use crate::db::Db;
 use crate::open::{SecondaryEngines, open_with_secondary};
-use crate::{Env, Options, Result, WriteBatch, WriteOptions};
+use crate::{Conditions, Env, Options, Result, WriteBatch, WriteOptions};
 use base::SeqNo;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,17 +55,17 @@ pub fn open_with_records(
     Db::from_engine(open_with_secondary(env, dir, options, secondaries)?)
 }
 
-/// Writes a LavaKV batch embedded in a secondary engine's batch: see
-/// [`store::secondary_engine::PrimaryWrite`].
+/// Writes a LavaKV batch, under the conditions of a transaction, embedded in a secondary engine's
+/// batch: see [`store::secondary_engine::PrimaryWrite`].
 ///
 /// # Errors
 /// As [`Db::write_opt`], and those of the sink; `InvalidArgument` for a volatile write, which is
 /// not logged; `TooLarge` for a value that needs a segment.
 pub fn write_embedded_in_secondary(
     db: &Db,
-    batch: &WriteBatch,
+    write: (&WriteBatch, Option<&Conditions>),
     options: &WriteOptions,
     sink: &mut dyn BatchSink,
 ) -> Result<()> {
-    db.write_embedded_in_secondary(batch, options, sink)
+    db.write_embedded_in_secondary(write, options, sink)
 }

@@ -40,6 +40,7 @@ use crate::read::scan::PendingScan;
 use crate::tree::family::{ColumnFamily, Family};
 use crate::tree::snapshot::Snapshot;
 use crate::write::admission::write_deadline::WriteTerms;
+use crate::write::conditions::Conditions;
 use crate::write::pending_write::PendingWrite;
 use admission::{Permit, RequestAdmission};
 use base::completion::pending;
@@ -181,7 +182,7 @@ impl Requests {
             self.path.writes().check_empty_key()?;
         }
         let family = self.own(family)?.clone();
-        self.submit(OwnedPayload::one(family, kind, key, value))
+        self.submit(OwnedPayload::one(family, kind, key, value), None)
     }
 
     /// Writes a batch atomically. An empty durable batch completes when all earlier writes are
@@ -194,19 +195,34 @@ impl Requests {
         if batch.has_empty_key() {
             self.path.writes().check_empty_key()?;
         }
-        self.submit(OwnedPayload::Batch(batch))
+        self.submit(OwnedPayload::Batch(batch), None)
     }
 
-    fn submit(&self, payload: OwnedPayload) -> Result<WriteRequest> {
+    /// Writes a batch atomically, as [`crate::Db::write_if`] does.
+    ///
+    /// # Errors
+    /// As [`Requests::write`]. Its request: `Conflict`.
+    pub fn write_if(&self, batch: WriteBatch, conditions: Conditions) -> Result<WriteRequest> {
+        batch.check_changes()?;
+        if batch.has_empty_key() {
+            self.path.writes().check_empty_key()?;
+        }
+        if let Some(reads) = &conditions.reads {
+            self.path.tree().sequence_of(Some(reads.snapshot()))?;
+        }
+        self.submit(OwnedPayload::Batch(batch), Some(conditions))
+    }
+
+    fn submit(&self, payload: OwnedPayload, conditions: Option<Conditions>) -> Result<WriteRequest> {
         let permit = self.admit()?;
         let _entered = self.path.context().enter()?;
         let writes = self.path.writes();
         if writes.log.get().is_none() {
             (self.serve)()?;
         }
-        let WriteTerms { durability, patience } = WriteTerms::of(&writes.context, &self.write);
-        let write = PendingWrite::new(writes, payload, durability, patience);
-        let is_durable = durability.waits_for_device();
+        let terms = WriteTerms::of(&writes.context, &self.write);
+        let is_durable = terms.durability.waits_for_device();
+        let write = PendingWrite::new(writes, payload, terms, conditions);
         let told = self.lane.submit(write, permit)?;
         Ok(WriteRequest::new(told, is_durable))
     }

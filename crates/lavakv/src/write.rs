@@ -3,16 +3,19 @@
 //! * [`commit`]: the order of sequence, log append, insert, publication and durability. Start here.
 //! * [`admission`]: the rate of writes, the room that they need, and their waits.
 //! * [`memtables`]: inserts in flight, visibility, and rotation.
-//! * `validation`: writes that take effect only if keys are unchanged.
+//! * `conditions`: those of a write of a transaction. `validation`: keys that it has read are
+//!   unchanged. `row_locks`: it has locked rows.
 //! * `large_value`: values in files of their own, written before the log. `pending_write`: writes
 //!   that no thread waits for. `fate`: the errors of writes of unknown fate.
 
 pub(crate) mod admission;
 pub(crate) mod commit;
+pub(crate) mod conditions;
 pub(crate) mod fate;
 pub(crate) mod large_value;
 pub(crate) mod memtables;
 pub(crate) mod pending_write;
+pub(crate) mod row_locks;
 pub(crate) mod validation;
 
 use crate::context::Context;
@@ -24,6 +27,7 @@ use crate::tree::Tree;
 use admission::Admission;
 use base::{Error, Result};
 use memtables::Memtables;
+use row_locks::RowLocks;
 use std::sync::Arc;
 use store::format::Feature;
 use store::space::SpaceBudget;
@@ -38,11 +42,13 @@ pub(crate) struct WritePath {
     pub large: Arc<Large>,
     pub memtables: Arc<Memtables>,
     pub admission: Admission,
+    pub row_locks: Arc<RowLocks>,
 }
 
 impl WritePath {
     pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>, drain: &Arc<DrainRates>) -> WritePath {
         let memtables = Arc::new(Memtables::new(tree, log, large));
+        let row_locks = Arc::new(RowLocks::new(&tree.context));
         WritePath {
             context: tree.context.clone(),
             space: tree.space.clone(),
@@ -50,7 +56,8 @@ impl WritePath {
             tree: tree.clone(),
             log: log.clone(),
             large: large.clone(),
-            admission: Admission::new(tree, log, drain, &memtables),
+            admission: Admission::new(tree, log, drain, &memtables, &row_locks),
+            row_locks,
             memtables,
         }
     }

@@ -4,6 +4,8 @@
 use crate::log::StoreLogs;
 use crate::{Error, Result};
 use lavakv::process::Owned;
+use std::sync::Arc;
+use transactions::PreparedTransactions;
 
 /// Identity of a store, stable across close and open.
 pub(crate) type StoreId = [u8; 16];
@@ -14,6 +16,7 @@ pub(crate) struct FamilyHandle {
     inner: Owned<lavakv::ColumnFamily>,
     /// The logs of the store, if it was opened with them.
     logs: Option<Owned<StoreLogs>>,
+    prepared: Owned<Arc<PreparedTransactions>>,
     // Dropped last: this may be the handle that keeps the store open.
     db: Owned<lavakv::Db>,
     store: StoreId,
@@ -23,12 +26,22 @@ impl FamilyHandle {
     /// Returns a handle of the family `default` of a newly opened store.
     pub(crate) fn of_default(db: &lavakv::Db, logs: Option<StoreLogs>) -> FamilyHandle {
         let inner = Owned::new(db.default_column_family().clone());
-        FamilyHandle { inner, logs: logs.map(Owned::new), db: Owned::new(db.clone()), store: db.store_id() }
+        FamilyHandle {
+            inner,
+            logs: logs.map(Owned::new),
+            prepared: Owned::new(PreparedTransactions::recover(db)),
+            db: Owned::new(db.clone()),
+            store: db.store_id(),
+        }
     }
 
     /// Returns a handle of another family of the same store.
     pub(crate) fn of_same_store(&self, inner: lavakv::ColumnFamily) -> FamilyHandle {
         FamilyHandle { inner: Owned::new(inner), ..self.clone() }
+    }
+
+    pub(crate) fn prepared(&self) -> &Arc<PreparedTransactions> {
+        &self.prepared
     }
 
     pub(crate) fn logs(&self) -> Option<&StoreLogs> {

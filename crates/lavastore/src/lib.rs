@@ -116,6 +116,7 @@
 #![warn(missing_debug_implementations)]
 
 mod applier;
+mod atomic;
 mod db;
 mod family;
 mod handle;
@@ -125,6 +126,7 @@ mod iter;
 pub mod limits;
 mod log;
 mod long_calls;
+mod prepared;
 mod range;
 mod read;
 mod repair;
@@ -149,6 +151,7 @@ pub use iter::Iter;
 pub use iter::{Cursor, Keys};
 pub use log::{Completion, Log, LogBatch, LogScan, LogStore, LogWriter, Lsn};
 pub use long_calls::{CheckpointOptions, VerifyOptions};
+pub use prepared::PreparedTransaction;
 pub use range::KeyRange;
 pub use read::{ReadOptions, Reader};
 pub use repair::{RepairOptions, RepairReport};
@@ -312,6 +315,33 @@ pub use lavakv::{Durability, Loggers, WriteOptions};
 /// ```
 #[doc(inline)]
 pub use transactions::{Isolation, TransactionOptions};
+
+/// ```
+/// use lavastore::{LockOptions, TransactionOptions};
+/// use std::time::Duration;
+/// # let db = lavastore::testing::store();
+/// // For rows of a queue that many workers take from: no worker waits for a row of another.
+/// let locks = LockOptions { wait_at_most: Duration::ZERO, ..LockOptions::default() };
+/// let options = TransactionOptions { locks: Some(locks), ..TransactionOptions::default() };
+/// let mut worker = db.transaction_with(&options);
+/// worker.get_for_update("job/1")?;
+/// let mut other = db.transaction_with(&options);
+/// assert_eq!(other.get_for_update("job/1").unwrap_err().kind(), lavastore::ErrorKind::Busy);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use transactions::{ForUpdate, LockOptions};
+
+/// ```
+/// use lavastore::{ForUpdate, LockMode};
+/// # let db = lavastore::testing::store();
+/// let mut transaction = db.locking_transaction();
+/// let shared = ForUpdate { lock: LockMode::Shared, ..ForUpdate::default() };
+/// transaction.get_for_update_with("settings", &shared)?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::LockMode;
 
 /// ```
 /// use lavastore::BatchChange;

@@ -50,6 +50,14 @@ impl Requests {
         Ok(Requests { inner: Owned::new(family.kv().requests(options)?), family: family.clone() })
     }
 
+    pub(crate) fn inner(&self) -> &lavakv::Requests {
+        &self.inner
+    }
+
+    pub(crate) fn handle(&self) -> &FamilyHandle {
+        &self.family
+    }
+
     /// Returns the interface for another family of the store; it shares the bound and the order of
     /// writes with this one. Write options and snapshot stay the same. The call cannot fail: a
     /// dropped family makes each read and write fail with `NotFound`, a family of another store

@@ -1,11 +1,10 @@
-//! Transactions and atomic updates of single keys.
+//! Transactions, optimistic or with row locks.
 
 use crate::handle::FamilyHandle;
 use crate::range::{KeyRange, half_open};
-use crate::write::Writer;
-use crate::{Db, Error, Family, Result, Value, WriteOptions};
-use transactions::atomic::{self, Update};
-use transactions::{OptimisticTransaction, Scan, TransactionOptions};
+use crate::write::write_with_logs;
+use crate::{Db, Error, Family, LogBatch, Requests, Result, Value, WriteOptions, WriteRequest};
+use transactions::{ForUpdate, LockOptions, Scan, TransactionOptions};
 
 impl Db {
     /// Begins a transaction, to read several keys and then change some of them so that no other
@@ -33,14 +32,41 @@ impl Db {
         self.transaction_with(&TransactionOptions::default())
     }
 
-    /// Begins a transaction as [`Db::transaction`] does, with another isolation, durability or
-    /// longest wait of the commit.
+    /// Begins a transaction with row locks, for keys that many transactions change: they wait for
+    /// each other where [`Db::transaction`] would have to begin again.
+    ///
+    /// It locks each key that it changes or reads by [`Transaction::get_for_update`], until it
+    /// ends. Other transactions with locks and plain writes of that key wait meanwhile; a plain
+    /// write waits for at most a second, and then fails with `Busy`. Reads without a lock wait for
+    /// nothing. A plain write of a locked key by the same thread waits in vain: write it in the
+    /// transaction.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("stock", "9")?;
+    /// let mut order = db.locking_transaction();
+    /// // Nobody changes the stock from here on.
+    /// let stock: u32 = String::from_utf8_lossy(&order.get_for_update("stock")?.unwrap()).parse().unwrap();
+    /// order.put("stock", (stock - 1).to_string())?;
+    /// order.commit()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn locking_transaction(&self) -> Transaction {
+        let locks = Some(LockOptions::default());
+        self.transaction_with(&TransactionOptions { locks, ..TransactionOptions::default() })
+    }
+
+    /// Begins a transaction as [`Db::transaction`] does, with another isolation, with row locks, or
+    /// with another durability or longest wait of the commit.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
     /// use lavastore::{Isolation, TransactionOptions, WriteOptions};
-    /// let options =
-    ///     TransactionOptions { isolation: Isolation::Serializable, write: WriteOptions::durable() };
+    /// let options = TransactionOptions {
+    ///     isolation: Isolation::Serializable,
+    ///     write: WriteOptions::durable(),
+    ///     ..TransactionOptions::default()
+    /// };
     /// let mut transaction = db.transaction_with(&options);
     /// transaction.put("key", "value")?;
     /// transaction.commit()?;
@@ -48,146 +74,16 @@ impl Db {
     /// ```
     pub fn transaction_with(&self, options: &TransactionOptions) -> Transaction {
         let family = self.default_handle();
-        Transaction { inner: OptimisticTransaction::begin(family.kv(), *options), family: family.clone() }
-    }
-
-    /// Sets a key of the family `default` only if it is absent, so that of several callers one
-    /// creates it. Returns false if the key exists; then nothing is written. [`Db::put`] replaces
-    /// the value.
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// assert!(db.put_if_absent("leader", "node 1")?);
-    /// assert!(!db.put_if_absent("leader", "node 2")?);
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Db::get`] and [`Db::put`].
-    pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.writing(&WriteOptions::default()).put_if_absent(key, value)
-    }
-
-    /// Replaces a value of the family `default` only if it is the expected one. Returns false if
-    /// the key has another value or is absent; then nothing is written. For an absent key use
-    /// [`Db::put_if_absent`]; to derive the new value from the old one, [`Db::fetch_and_update`].
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// db.put("state", "open")?;
-    /// assert!(db.compare_and_set("state", "open", "closed")?);
-    /// assert!(!db.compare_and_set("state", "open", "closed")?);
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Db::get`] and [`Db::put`].
-    pub fn compare_and_set(
-        &self,
-        key: impl AsRef<[u8]>,
-        expected: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<bool> {
-        self.writing(&WriteOptions::default()).compare_and_set(key, expected, value)
-    }
-
-    /// Replaces a value of the family `default` by a function of it, for counters and sets. No
-    /// other write comes between. Returns the value before.
-    ///
-    /// `update` gets the present value, or `None` for an absent key, and decides to keep, delete or
-    /// set it. It runs again after another write of the key, so it must have no other effect.
-    /// [`WriteOptions::wait_at_most`] bounds each round.
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// use lavastore::Update;
-    /// let add = |old: Option<&[u8]>| {
-    ///     let old = old.map_or(0, |old| u64::from_le_bytes(old.try_into().unwrap_or_default()));
-    ///     Update::Set((old + 1).to_le_bytes().to_vec())
-    /// };
-    /// db.fetch_and_update("visits", add)?;
-    /// assert_eq!(db.fetch_and_update("visits", add)?.as_deref(), Some(&1u64.to_le_bytes()[..]));
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Db::get`] and [`Db::put`].
-    pub fn fetch_and_update(
-        &self,
-        key: impl AsRef<[u8]>,
-        update: impl FnMut(Option<&[u8]>) -> Update,
-    ) -> Result<Option<Value>> {
-        self.writing(&WriteOptions::default()).fetch_and_update(key, update)
-    }
-}
-
-impl Writer<'_> {
-    /// Sets a key only if it is absent; see [`Db::put_if_absent`](crate::Db::put_if_absent).
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// let durable = db.writing(&lavastore::WriteOptions::durable());
-    /// assert!(durable.put_if_absent("key", "value")?);
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of a get and of [`Writer::put`].
-    pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        let (family, options) = self.parts();
-        atomic::put_if_absent(family.kv(), family.inner(), key.as_ref(), value.as_ref(), options)
-    }
-
-    /// Replaces a value only if it is the expected one; see
-    /// [`Db::compare_and_set`](crate::Db::compare_and_set).
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// let durable = db.writing(&lavastore::WriteOptions::durable());
-    /// assert!(!durable.compare_and_set("key", "old", "new")?);
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of a get and of [`Writer::put`].
-    pub fn compare_and_set(
-        &self,
-        key: impl AsRef<[u8]>,
-        expected: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<bool> {
-        let (family, options) = self.parts();
-        let (expected, value) = (Some(expected.as_ref()), Some(value.as_ref()));
-        atomic::compare_and_set(family.kv(), family.inner(), key.as_ref(), expected, value, options)
-    }
-
-    /// Replaces a value by a function of it; see
-    /// [`Db::fetch_and_update`](crate::Db::fetch_and_update).
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// let durable = db.writing(&lavastore::WriteOptions::durable());
-    /// durable.fetch_and_update("key", |_| lavastore::Update::Delete)?;
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of a get and of [`Writer::put`].
-    pub fn fetch_and_update(
-        &self,
-        key: impl AsRef<[u8]>,
-        update: impl FnMut(Option<&[u8]>) -> Update,
-    ) -> Result<Option<Value>> {
-        let (family, options) = self.parts();
-        atomic::fetch_and_update(family.kv(), family.inner(), key.as_ref(), options, update)
+        Transaction { inner: transactions::Transaction::begin(family.kv(), *options), family: family.clone() }
     }
 }
 
 /// Reads and changes that take effect together, or not at all; [`Db::transaction`](crate::Db::transaction)
 /// begins one.
 ///
-/// All reads show the moment of its begin, with the transaction's own changes on top. The changes
-/// are in memory until [`Transaction::commit`] writes them as one batch; a drop discards them. They
+/// All reads show the moment of its begin, with the transaction's own changes on top. With row
+/// locks ([`Db::locking_transaction`](crate::Db::locking_transaction)), a read without a lock shows
+/// the moment of the first such read, and a locked one the newest value. The changes are in memory until [`Transaction::commit`] writes them as one batch; a drop discards them. They
 /// may take as many bytes as a batch ([`limits::BATCH_LEN_MAX`](crate::limits::BATCH_LEN_MAX)),
 /// with 128 bytes for each change, and the keys on which the commit depends 4 MiB. Its snapshot
 /// retains overwritten data until the end, and it keeps the store open: keep transactions short.
@@ -205,7 +101,7 @@ impl Writer<'_> {
 /// ```
 #[must_use = "it writes nothing until the commit"]
 pub struct Transaction {
-    inner: OptimisticTransaction,
+    inner: transactions::Transaction,
     family: FamilyHandle,
 }
 
@@ -226,8 +122,9 @@ impl Transaction {
     }
 
     /// Reads a key of the family `default` that must stay unchanged until the commit, for a
-    /// decision that rests on it. A key that the transaction changes itself needs only
-    /// [`Transaction::get`].
+    /// decision that rests on it. A key that an optimistic transaction changes itself needs only
+    /// [`Transaction::get`]. With row locks, this call locks the key exclusively and shows its newest
+    /// value.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -240,9 +137,53 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// As [`Transaction::get`]. With row locks:
+    /// * `Busy`: another transaction has held the lock for too long, or there are too many locks.
+    /// * `Conflict`: a deadlock, the key has changed since the snapshot, or the locks have expired.
+    ///   Drop the transaction and begin again.
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.inner.get_for_update(self.family.inner(), key.as_ref())
+        self.get_for_update_with(key, &ForUpdate::default())
+    }
+
+    /// Reads a key as [`Transaction::get_for_update`] does, with another lock or without the check
+    /// that it is unchanged: a shared lock lets others read the row for update as well, for a row
+    /// that many depend on and few change.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// use lavastore::{ForUpdate, LockMode};
+    /// let shared = ForUpdate { lock: LockMode::Shared, ..ForUpdate::default() };
+    /// let (mut one, mut other) = (db.locking_transaction(), db.locking_transaction());
+    /// one.get_for_update_with("settings", &shared)?;
+    /// other.get_for_update_with("settings", &shared)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`].
+    pub fn get_for_update_with(&mut self, key: impl AsRef<[u8]>, terms: &ForUpdate) -> Result<Option<Value>> {
+        self.inner.get_for_update(self.family.inner(), key.as_ref(), *terms)
+    }
+
+    /// Reads several keys as [`Transaction::get_for_update`] does, in the order of the arguments.
+    /// The locks are taken in the order of the keys, so two such calls are no deadlock.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("anna", "90")?;
+    /// let mut transfer = db.locking_transaction();
+    /// let balances = transfer.multi_get_for_update(["ben", "anna"])?;
+    /// assert_eq!(balances[1].as_deref(), Some(&b"90"[..]));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`], of any of the keys.
+    pub fn multi_get_for_update<K: AsRef<[u8]>>(
+        &mut self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        multi_get_for_update(&mut self.inner, &self.family, keys)
     }
 
     /// Sets a key of the family `default` at the commit. The commit fails if another write has
@@ -261,6 +202,39 @@ impl Transaction {
     /// commit may depend on the key.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.inner.put(self.family.inner(), key.as_ref(), value.as_ref())
+    }
+
+    /// Sets a key of the family `default` at the commit, also if another write has changed it since
+    /// the begin: for changes that depend on no read. With row locks, the key is locked.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let mut transaction = db.transaction();
+    /// transaction.put_untracked("last login", "today")?;
+    /// db.put("last login", "yesterday")?;
+    /// transaction.commit()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn put_untracked(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.inner.put_untracked(self.family.inner(), key.as_ref(), value.as_ref())
+    }
+
+    /// Deletes a key of the family `default` at the commit, also if another write has changed it
+    /// since the begin. With row locks, the key is locked.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.transaction().delete_untracked("key")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete_untracked(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.inner.delete_untracked(self.family.inner(), key.as_ref())
     }
 
     /// Deletes a key of the family `default` at the commit; an absent key is no error. The commit
@@ -324,6 +298,25 @@ impl Transaction {
         Ok(TransactionFamily { transaction: self, family })
     }
 
+    /// Moves the moment of the reads to the present, for a long transaction that has seen enough of
+    /// the past. All keys on which the commit depends must be unchanged until now.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let mut transaction = db.transaction();
+    /// db.put("key", "value")?;
+    /// assert_eq!(transaction.get("key")?, None);
+    /// transaction.set_snapshot()?;
+    /// assert!(transaction.get("key")?.is_some());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Conflict`: a key on which the commit depends has changed: begin again. The errors of reads.
+    pub fn set_snapshot(&mut self) -> Result<()> {
+        self.inner.set_snapshot()
+    }
+
     /// Sets a savepoint, to which [`Transaction::roll_back`] returns. Savepoints nest.
     ///
     /// ```
@@ -341,7 +334,7 @@ impl Transaction {
 
     /// Discards the changes since the last savepoint, and the savepoint. Returns false, and
     /// discards nothing, if there is none. The commit still depends on the keys that were read or
-    /// changed since.
+    /// changed since, and row locks stay.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -365,11 +358,76 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// * `Conflict`: another write changed a key. Nothing was written: begin again.
+    /// * `Conflict`: another write changed a key, or the row locks have expired. Nothing was written:
+    ///   begin again.
     /// * `Busy`: other writes came after each check of very many keys. Begin again.
     /// * The errors of [`Db::write`](crate::Db::write), and of reads of the tracked keys.
     pub fn commit(self) -> Result<()> {
         self.inner.commit()
+    }
+
+    /// Writes all changes together with operations on logs, in one device write: both or neither
+    /// survive a crash. [`Writer::write_with_logs`](crate::Writer::write_with_logs) has the rules.
+    ///
+    /// ```
+    /// use lavastore::LogBatch;
+    /// # let db = lavastore::testing::store_with_logs();
+    /// let orders = db.logs()?.log("orders")?;
+    /// let (mut stock, mut order) = (db.transaction(), LogBatch::new());
+    /// stock.put("apples", "98")?;
+    /// order.append(&orders, 1, "two apples");
+    /// stock.commit_with_logs(&order)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Transaction::commit`] and of
+    /// [`Writer::write_with_logs`](crate::Writer::write_with_logs). `InvalidArgument`: the transaction
+    /// changes nothing, write the batch of logs alone.
+    pub fn commit_with_logs(self, logs: &LogBatch<'_>) -> Result<()> {
+        let write = self.inner.options().write;
+        let (_, batch, conditions) = self.inner.into_parts();
+        write_with_logs(&self.family, (&batch, Some(&conditions)), logs, &write)
+    }
+}
+
+impl Transaction {
+    /// Returns the transaction below, the store, and the options of the commit.
+    pub(crate) fn into_parts(self) -> (transactions::Transaction, FamilyHandle, WriteOptions) {
+        let write = self.inner.options().write;
+        (self.inner, self.family, write)
+    }
+}
+
+impl Requests {
+    /// Submits the commit of a transaction, and returns at once. It completes twice:
+    /// [`WriteRequest::visible`] resolves when readers see the changes, and the request itself when
+    /// they have their durability. [`Transaction::commit`] blocks instead.
+    ///
+    /// The write has the options of these requests and its place in their order. Row locks end as
+    /// soon as it has its sequence, before it is durable.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let requests = db.requests(&Default::default())?;
+    /// let mut transaction = db.transaction();
+    /// transaction.put("key", "value")?;
+    /// # lavastore::testing::block_on(&db, async {
+    /// let commit = requests.commit(transaction)?;
+    /// commit.visible().await?;
+    /// commit.await
+    /// # })?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Requests::write`]. The request: those of [`Transaction::commit`].
+    /// `InvalidArgument`: the transaction is of another store.
+    pub fn commit(&self, transaction: Transaction) -> Result<WriteRequest> {
+        if transaction.family.store() != self.handle().store() {
+            return Err(Error::invalid("the transaction is of another store than the requests"));
+        }
+        transaction.inner.commit_async(self.inner())
     }
 }
 
@@ -424,7 +482,71 @@ impl TransactionFamily<'_> {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.transaction.inner.get_for_update(self.family.inner(), key.as_ref())
+        self.get_for_update_with(key, &ForUpdate::default())
+    }
+
+    /// Reads a key as [`Transaction::get_for_update_with`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let names = db.family("names")?;
+    /// db.transaction().family(&names)?.get_for_update_with("ada", &Default::default())?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`].
+    pub fn get_for_update_with(&mut self, key: impl AsRef<[u8]>, terms: &ForUpdate) -> Result<Option<Value>> {
+        self.transaction.inner.get_for_update(self.family.inner(), key.as_ref(), *terms)
+    }
+
+    /// Reads several keys as [`Transaction::multi_get_for_update`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let names = db.family("names")?;
+    /// let found = db.transaction().family(&names)?.multi_get_for_update(["ada", "bob"])?;
+    /// assert_eq!(found.len(), 2);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::multi_get_for_update`].
+    pub fn multi_get_for_update<K: AsRef<[u8]>>(
+        &mut self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        multi_get_for_update(&mut self.transaction.inner, self.family, keys)
+    }
+
+    /// Sets a key at the commit, as [`Transaction::put_untracked`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let names = db.family("names")?;
+    /// db.transaction().family(&names)?.put_untracked("ada", "7")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn put_untracked(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.inner.put_untracked(self.family.inner(), key.as_ref(), value.as_ref())
+    }
+
+    /// Deletes a key at the commit, as [`Transaction::delete_untracked`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let names = db.family("names")?;
+    /// db.transaction().family(&names)?.delete_untracked("ada")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete_untracked(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.inner.delete_untracked(self.family.inner(), key.as_ref())
     }
 
     /// Sets a key at the commit, as [`Transaction::put`] does.
@@ -499,11 +621,21 @@ impl Iterator for TransactionIter<'_> {
 }
 
 fn scan<'a>(
-    inner: &'a mut OptimisticTransaction,
+    inner: &'a mut transactions::Transaction,
     family: &FamilyHandle,
     range: &impl KeyRange,
 ) -> Result<TransactionIter<'a>> {
     let (lower_bound, upper_bound) = half_open(range);
     let options = lavakv::ReadOptions { lower_bound, upper_bound, ..Default::default() };
     inner.scan(family.inner(), options).map(TransactionIter)
+}
+
+fn multi_get_for_update<K: AsRef<[u8]>>(
+    inner: &mut transactions::Transaction,
+    family: &FamilyHandle,
+    keys: impl IntoIterator<Item = K>,
+) -> Result<Vec<Option<Value>>> {
+    let keys: Vec<K> = keys.into_iter().collect();
+    let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+    inner.multi_get_for_update(family.inner(), &keys, ForUpdate::default())
 }

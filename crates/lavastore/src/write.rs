@@ -217,18 +217,32 @@ impl<'a> Writer<'a> {
     /// After `Io` or `Poisoned` the next open decides whether the batch exists, whole or not at
     /// all; after another error nothing is written.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
-        let engine = self.family.logs_or_refuse()?.engine();
         batch.check_store(self.family)?;
-        logs.check_store(self.family.store())?;
-        let durability = crate::log::durability_of(&self.options)?.unwrap_or_else(|| engine.durability());
         if batch.is_empty() {
+            let engine = self.family.logs_or_refuse()?.engine();
+            logs.check_store(self.family.store())?;
+            let durability = crate::log::durability_of(&self.options)?.unwrap_or_else(|| engine.durability());
             return engine.write(logs.inner(), durability);
         }
-        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-        engine.write_with_primary(logs.inner(), &mut |sink| {
-            lavakv::multi_engine::write_embedded_in_secondary(self.family.kv(), &batch.inner, &options, sink)
-        })
+        write_with_logs(self.family, (&batch.inner, None), logs, &self.options)
     }
+}
+
+/// Writes changes of keys, under the conditions of a transaction, and operations on logs together.
+pub(crate) fn write_with_logs(
+    family: &FamilyHandle,
+    (batch, conditions): (&lavakv::WriteBatch, Option<&lavakv::Conditions>),
+    logs: &LogBatch<'_>,
+    options: &WriteOptions,
+) -> Result<()> {
+    let engine = family.logs_or_refuse()?.engine();
+    logs.check_store(family.store())?;
+    let durability = crate::log::durability_of(options)?.unwrap_or_else(|| engine.durability());
+    let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
+    engine.write_with_primary(logs.inner(), &mut |sink| {
+        let write = (batch, conditions);
+        lavakv::multi_engine::write_embedded_in_secondary(family.kv(), write, &options, sink)
+    })
 }
 
 /// Collects changes over any column families that must appear together, or that cost less in one

@@ -5,7 +5,7 @@
 //! each round.
 
 use base::{ErrorKind, Result};
-use lavakv::{ColumnFamily, Db, ReadAt, ReadSet, Snapshot, Value, WriteBatch, WriteOptions};
+use lavakv::{ColumnFamily, Conditions, Db, ReadAt, ReadSet, Snapshot, Value, WriteBatch, WriteOptions};
 
 /// Sets a key to `new` if it has the value `expected`. `None` stands for an absent key: on the left
 /// the key must be absent, on the right it is deleted. Returns false if the key has another value:
@@ -103,7 +103,7 @@ fn write_unless_changed(
 ) -> Result<bool> {
     let mut reads = ReadSet::new(snapshot);
     reads.add(family, key)?;
-    match db.write_if_unchanged(batch, &reads, options) {
+    match db.write_if(batch, &Conditions { reads: Some(reads), owner: None }, options) {
         Err(e) if e.kind() == ErrorKind::Conflict => Ok(false),
         written => written.map(|()| true),
     }

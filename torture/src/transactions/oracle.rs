@@ -221,6 +221,32 @@ impl View {
         found
     }
 
+    /// Moves the moment of the reads to the present, and depends on nothing yet.
+    pub fn move_to_now(&mut self, oracle: &Oracle) {
+        (self.begin, self.base) = (oracle.after.len() - 1, oracle.now().clone());
+        self.tracked.clear();
+    }
+
+    /// Returns its own change of a key, or else the newest value.
+    pub fn newest(&self, oracle: &Oracle, nth: usize, key: &[u8]) -> Option<Rc<[u8]>> {
+        let mut contents = Contents::clone(oracle.now());
+        self.changes.iter().for_each(|change| apply(&mut contents, change));
+        contents.get(&(nth, key.to_vec())).cloned()
+    }
+
+    /// Returns a view of the same moment that depends on one key alone.
+    pub fn of_key(&self, nth: usize, key: &[u8]) -> View {
+        let (begin, base, changes, savepoints) = (self.begin, self.base.clone(), Vec::new(), Vec::new());
+        let mut view = View { begin, base, changes, savepoints, tracked: Vec::new(), serializable: false };
+        view.track(nth, key);
+        view
+    }
+
+    /// Adds a change of a key on which the commit does not depend.
+    pub fn set_locked(&mut self, nth: usize, key: Key, value: Option<Rc<[u8]>>) {
+        self.changes.push(Change::Set(nth, key, value));
+    }
+
     pub fn set_savepoint(&mut self) {
         self.savepoints.push(self.changes.len());
     }

@@ -102,6 +102,8 @@ ranks! {
     Writer,
     /// LavaLog: the order of operations, from their check until they are applied.
     RecordOrder,
+    /// Row locks: their holders and waiters.
+    RowLocks,
     /// Writer: waiters for a logged write to become visible.
     Inserting,
     /// Admission: the check of the limits for the following writes.
@@ -248,6 +250,8 @@ ranks! {
     Noted,
 
     leaves:
+    /// Prepared transactions that nobody has taken.
+    PreparedTransactions,
     /// Stores and their caches of open files, which share the descriptors of the process.
     IdleFiles,
     /// LavaFS: one part of the page cache.

@@ -388,7 +388,7 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
 }
 
 /// Fields that are gauges, with their metric names.
-const GAUGES: [(&str, &str); 15] = [
+const GAUGES: [(&str, &str); 16] = [
     ("format", "format"),
     ("format_newest", "format_newest"),
     ("fast_tier_levels_milli", "fast_tier_levels_milli"),
@@ -404,6 +404,7 @@ const GAUGES: [(&str, &str); 15] = [
     ("io_priority_refused", "io_priority_refused"),
     ("scrub_files_left", "scrub_files_left"),
     ("requests_in_flight", "requests_in_flight"),
+    ("row_locks", "row_locks"),
 ];
 
 /// Returns the name, type and value of a counter. Maxima (`_max`) are gauges in Prometheus.

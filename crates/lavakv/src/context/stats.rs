@@ -276,6 +276,16 @@ counters! {
     stall_garbage_ns,
     /// Part of `stall_ns` for the space limit.
     stall_space_ns,
+    /// Commits that failed because a key or range had changed since its read.
+    conflicts,
+    /// Row locks held now.
+    row_locks,
+    /// Row locks and writes that waited for a row lock of another transaction.
+    row_lock_waits,
+    /// Row locks and writes whose wait for a row lock was too long.
+    row_lock_timeouts,
+    /// Row locks refused because two transactions would have waited for each other.
+    deadlocks,
     /// Background jobs that failed, whether retried or not.
     background_errors,
     /// Tables and value files found damaged and set aside.

@@ -4,14 +4,14 @@ use super::Db;
 use crate::batch::WriteBatch;
 use crate::batch::payload::Payload;
 use crate::context::options::WriteOptions;
-use crate::large::segments::threshold;
 use crate::read::options::ReadAt;
 use crate::tree::family::ColumnFamily;
-use crate::write::commit::WriteOp;
-use crate::write::large_value;
-use crate::write::validation::ReadSet;
+use crate::write::conditions::Conditions;
+use crate::write::row_locks::LockOwner;
+use crate::write::validation::{Pins, ReadSet};
 use base::Result;
 use std::ops::Bound;
+use std::time::Duration;
 
 impl Db {
     /// Deletes every key of a family between two bounds; see [`WriteBatch::delete_bounds_cf`].
@@ -33,34 +33,42 @@ impl Db {
         self.write_opt(&batch, options)
     }
 
-    /// Writes a batch if none of the keys of `reads` has changed since its read; an empty batch
-    /// only looks.
+    /// Writes a batch under the conditions of a transaction; an empty batch only looks whether its
+    /// reads are unchanged.
     ///
     /// # Errors
-    /// `Conflict`: a key has changed, and nothing was written. `InvalidArgument`: the set is of
-    /// another store. Those of [`Db::write_opt`].
-    pub fn write_if_unchanged(
+    /// `Conflict`: a key has changed, or the row locks have expired. Nothing was written.
+    /// `InvalidArgument`: the reads are of another store. Those of [`Db::write_opt`].
+    pub fn write_if(
         &self,
         batch: &WriteBatch,
-        reads: &ReadSet,
+        conditions: &Conditions,
         options: &WriteOptions,
     ) -> Result<()> {
         let (_entered, terms) = self.writable(options)?;
-        let (writes, times) = (&self.engine().writes, &self.engine().context.times);
-        self.engine().tree.sequence_of(Some(reads.snapshot()))?;
-        if batch.is_empty() {
-            return reads.check_now(writes);
+        if let Some(reads) = &conditions.reads {
+            self.engine().tree.sequence_of(Some(reads.snapshot()))?;
         }
-        let begun = times.write_batch.begin_as(terms.durability.waits_for_device());
-        let written = match batch.longest_value() >= threshold(&self.engine().context.options) {
-            true => large_value::write_batch(writes, batch, Some(reads), terms),
-            false => {
-                let op = WriteOp::new(writes, Payload::batch(batch), terms.durability);
-                op.unless_changed(Some(reads)).run(terms.patience)
-            }
-        };
-        times.write_batch.end(begun);
-        written
+        self.run_write(Payload::batch(batch), terms, Some(conditions))
+    }
+
+    /// Adds an owner of row locks, which end after `expires_after` at the latest.
+    ///
+    /// # Errors
+    /// `Closed`, `Forked`.
+    pub fn lock_owner(&self, expires_after: Option<Duration>) -> Result<LockOwner> {
+        let _entered = self.engine().context.enter()?;
+        Ok(LockOwner::new(&self.engine().writes, expires_after))
+    }
+
+    /// Fails if a key of the set has changed since the snapshot. For keys that nobody else can
+    /// change meanwhile.
+    ///
+    /// # Errors
+    /// `Conflict`. Those of [`Db::get_opt`].
+    pub fn check_unchanged(&self, reads: &ReadSet) -> Result<()> {
+        self.engine().tree.sequence_of(Some(reads.snapshot()))?;
+        reads.check(&self.engine().tree, &Pins::default()).map(drop)
     }
 
     /// Returns whether a key of a family has a value. A separated value is not read, so damage to

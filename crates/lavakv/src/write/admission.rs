@@ -45,6 +45,7 @@ pub(crate) mod wait_condition;
 pub(crate) mod write_deadline;
 
 use super::memtables::{Memtables, Writer};
+use super::row_locks::RowLocks;
 use crate::batch::payload::Payload;
 use crate::context::Context;
 use crate::context::drain::DrainRates;
@@ -72,6 +73,7 @@ pub(crate) struct Admission {
     /// The rate of writers as far as memory and space limit it. Each family has a gate for its own
     /// limits.
     gate: Arc<WriteThrottle>,
+    row_locks: Arc<RowLocks>,
 }
 
 /// The state of a write before it is admitted.
@@ -116,7 +118,7 @@ impl Admission {
         match entry.payment.pay(self, families, until_ns)? {
             ChargeStep::All => {}
             ChargeStep::Needs(need) => return Ok(Entered::Needs(need)),
-            ChargeStep::NotInTime(cause) => return Err(busy(cause)),
+            ChargeStep::NotInTime(cause) => return Err(busy(Some(cause))),
         }
         entry.tried.forget_found();
         loop {
@@ -143,6 +145,7 @@ impl Admission {
         log: &Arc<Log>,
         drain: &Arc<DrainRates>,
         memtables: &Arc<Memtables>,
+        row_locks: &Arc<RowLocks>,
     ) -> Admission {
         Admission {
             context: tree.context.clone(),
@@ -152,6 +155,7 @@ impl Admission {
             drain: drain.clone(),
             memtables: memtables.clone(),
             gate: Arc::default(),
+            row_locks: row_locks.clone(),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | 1 | pay the throttle charge | none | [`Admission::enter`] |
 //! | 2 | find space, memory and room in level 0 and the log; rotate full memtables | writer | [`Admission::enter`] |
 //! | | only of a transaction: check that the keys that it has read are unchanged | writer | [`super::validation`] |
+//! | | only where rows are locked: find those of other owners | writer | [`super::row_locks`] |
 //! | 3 | assign sequences | writer | [`WriteOp::commit`] |
 //! | 4 | append the batch to the log; a volatile batch is in no log | writer | [`WriteOp::append`] |
 //! | 5 | register the insert in the visibility ring | writer | [`Memtables::insert`] |
@@ -55,9 +56,10 @@ use super::admission::room::UNDER_WAY_BYTES_MAX;
 use super::admission::wait_condition::WaitCondition;
 use super::admission::write_deadline::WriteDeadline;
 use super::admission::{Entered, Entry};
+use super::conditions::Conditions;
 use super::fate::of_unknown_fate;
 use super::memtables::Writer;
-use super::validation::ReadSet;
+use super::row_locks::LockOwner;
 use crate::batch;
 use crate::batch::payload::{Body, Payload};
 use crate::context::options::Durability;
@@ -103,6 +105,8 @@ pub(crate) struct WriteState {
     /// Its charge, and its attempts to find room.
     entry: Entry,
     resort: Option<LastResort>,
+    /// The end of its wait for row locks, in clock nanoseconds, once it has begun.
+    locked_until_ns: Option<u64>,
     /// The end of the other lane, which must be durable before the append, and whether the write
     /// has waited for it already.
     behind: Option<(Lane, Position)>,
@@ -119,6 +123,7 @@ impl WriteState {
             drafts,
             entry: Entry::of_write(payload),
             resort: None,
+            locked_until_ns: None,
             behind: None,
             waited: false,
         }
@@ -141,8 +146,8 @@ pub(crate) struct WriteOp<'a> {
     /// The destination of the batch, if it is not the first lane: the batch of a secondary engine
     /// that embeds it.
     sink: Option<&'a mut dyn BatchSink>,
-    /// The write fails if one of these keys has changed.
-    reads: Option<&'a ReadSet>,
+    /// Those of a transaction.
+    conditions: Option<&'a Conditions>,
 }
 
 impl<'a> WriteOp<'a> {
@@ -163,7 +168,7 @@ impl<'a> WriteOp<'a> {
 
     /// Continues a paused write.
     pub fn resumed(writes: &'a WritePath, payload: Payload<'a>, state: WriteState) -> Self {
-        WriteOp { writes, payload, state, sink: None, reads: None }
+        WriteOp { writes, payload, state, sink: None, conditions: None }
     }
 
     /// Returns the state from which [`WriteOp::resumed`] continues.
@@ -185,9 +190,9 @@ impl<'a> WriteOp<'a> {
         op
     }
 
-    /// Makes the write fail with `Conflict` if one of these keys has changed since its read.
-    pub fn unless_changed(mut self, reads: Option<&'a ReadSet>) -> Self {
-        self.reads = reads;
+    /// Makes the write fail with `Conflict` if one of these conditions does not hold.
+    pub fn under(mut self, conditions: Option<&'a Conditions>) -> Self {
+        self.conditions = conditions;
         self
     }
 
@@ -235,7 +240,7 @@ impl<'a> WriteOp<'a> {
     pub fn refund(&mut self) {
         if matches!(self.state.stage, Stage::Start) {
             self.state.entry.payment.refund();
-            if self.reads.is_some() {
+            if self.conditions.is_some() {
                 // After a conflict it waits for space no longer.
                 self.writes.space.write_waits_for(0);
             }
@@ -261,7 +266,7 @@ impl<'a> WriteOp<'a> {
         let is_logged = self.state.durability.is_logged();
         let (entry, payload) = (&mut self.state.entry, &self.payload);
         // The pins are dropped after the lock.
-        let (entered, _pins) = match self.reads {
+        let (entered, _pins) = match self.conditions.and_then(|conditions| conditions.reads.as_ref()) {
             None => (writes.admission.enter(entry, payload, &families, is_logged, until_ns)?, None),
             Some(reads) => {
                 let enter = || writes.admission.enter(entry, payload, &families, is_logged, until_ns);
@@ -273,6 +278,11 @@ impl<'a> WriteOp<'a> {
             Entered::Open(writer) => writer,
             Entered::Needs(need) => return Ok(WriteStep::Needs(need)),
         };
+        if (self.conditions.is_some() || writes.row_locks.is_any())
+            && let Some(need) = self.row_lock_obstacle()?
+        {
+            return Ok(WriteStep::Needs(need));
+        }
         let (first_seq, last_seq) = (writer.next_seq, writer.next_seq + u64::from(self.payload.count) - 1);
         if last_seq > base::MAX_SEQ {
             return Err(Error::new(
@@ -303,8 +313,22 @@ impl<'a> WriteOp<'a> {
         writer.next_seq = last_seq + 1;
         let is_alone = self.inserts_alone();
         writes.memtables.insert(writer, &self.payload, &families, (first_seq, last_seq), is_alone);
+        if let Some(owner) = self.owner() {
+            owner.release();
+        }
         let to_be_durable = position.filter(|_| self.state.durability.waits_for_device());
         self.wait_for(Logged { last_seq, to_be_durable })
+    }
+
+    /// Returns the owner of the row locks under which it writes.
+    fn owner(&self) -> Option<&'a LockOwner> {
+        self.conditions.and_then(|conditions| conditions.owner.as_ref())
+    }
+
+    /// Returns the wait condition of a write of rows that others have locked.
+    fn row_lock_obstacle(&mut self) -> Result<Option<WaitCondition>> {
+        let owner = self.owner();
+        self.writes.row_locks.obstacle(&self.payload, owner, &mut self.state.locked_until_ns)
     }
 
     /// Returns the wait condition of a write that is logged and inserted, or acknowledges it. A
@@ -322,10 +346,15 @@ impl<'a> WriteOp<'a> {
         Ok(WriteStep::Done)
     }
 
-    /// Handles an empty batch. A durable one waits for all writes that were logged before it.
+    /// Handles an empty batch. A durable one waits for all writes that were logged before it; that
+    /// of a transaction only checks its reads.
     fn log_nothing(&mut self) -> Result<WriteStep> {
         let writes = self.writes;
         self.state.stage = Stage::Done;
+        if let Some(conditions) = self.conditions {
+            conditions.reads.as_ref().map_or(Ok(()), |reads| reads.check_now(writes))?;
+            return Ok(WriteStep::Done);
+        }
         if !self.state.durability.waits_for_device() {
             return Ok(WriteStep::Done);
         }

@@ -4,7 +4,8 @@
 use super::WritePath;
 use super::admission::write_deadline::{WriteDeadline, WriteTerms};
 use super::commit::WriteOp;
-use super::validation::{Pins, ReadSet};
+use super::conditions::Conditions;
+use super::validation::Pins;
 use crate::batch::frame::Frame;
 use crate::batch::payload::{OwnedPayload, Payload};
 use crate::batch::{BatchEntries, Change, WriteBatch};
@@ -251,19 +252,21 @@ pub(crate) fn place(
     }
 }
 
-/// Writes a batch with values above the [`segments::threshold`]. `reads`: it fails if one of these
-/// keys has changed.
+/// Writes a batch with values above the [`segments::threshold`], under the conditions of a
+/// transaction.
 pub(crate) fn write_batch(
     writes: &Arc<WritePath>,
     batch: &WriteBatch,
-    reads: Option<&ReadSet>,
+    conditions: Option<&Conditions>,
     WriteTerms { durability, mut patience }: WriteTerms,
 ) -> Result<()> {
     // A conflict that is there already spares the files.
-    reads.map_or(Ok(()), |reads| reads.check(&writes.tree, &Pins::default()).map(drop))?;
+    if let Some(reads) = conditions.and_then(|conditions| conditions.reads.as_ref()) {
+        reads.check(&writes.tree, &Pins::default())?;
+    }
     let (referring, drafts) = place_of_batch(writes, batch, &mut patience)?;
     let op = WriteOp::with_drafts(writes, Payload::batch(&referring), durability, drafts);
-    op.unless_changed(reads).run(patience)
+    op.under(conditions).run(patience)
 }
 
 fn place_of_batch(

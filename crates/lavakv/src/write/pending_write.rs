@@ -7,8 +7,9 @@
 
 use super::WritePath;
 use super::admission::wait_condition::WaitCondition;
-use super::admission::write_deadline::{BegunWait, WriteDeadline, busy};
+use super::admission::write_deadline::{BegunWait, WriteDeadline, WriteTerms, busy};
 use super::commit::{Logged, WriteOp, WriteState, WriteStep};
+use super::conditions::Conditions;
 use super::fate::of_unknown_fate;
 use super::large_value;
 use crate::batch::payload::OwnedPayload;
@@ -44,19 +45,22 @@ pub(crate) struct PendingWrite {
     /// `None`: its long values are not in files yet.
     state: Option<WriteState>,
     wait: Option<(WaitCondition, BegunWait)>,
+    conditions: Option<Conditions>,
 }
 
 impl PendingWrite {
-    /// `patience` begins with the call that submits the write.
+    /// Creates a write under the conditions of a transaction, if it is of one.
     pub fn new(
         writes: &Arc<WritePath>,
         payload: OwnedPayload,
-        durability: Durability,
-        patience: WriteDeadline,
+        terms: WriteTerms,
+        conditions: Option<Conditions>,
     ) -> PendingWrite {
+        // `patience` begins with the call that submits the write.
+        let WriteTerms { durability, patience } = terms;
         let is_long = payload.longest_value() >= threshold(&writes.context.options);
         let state = (!is_long).then(|| WriteState::new(&payload.borrowed(), durability, Vec::new()));
-        PendingWrite { writes: writes.clone(), payload, durability, patience, state, wait: None }
+        PendingWrite { writes: writes.clone(), payload, durability, patience, state, wait: None, conditions }
     }
 
     /// Returns the position of a write that was logged, or inserted if it is volatile.
@@ -71,7 +75,7 @@ impl PendingWrite {
 
     /// Returns the error of a write whose deadline has passed. `None`: it may wait longer.
     pub fn expired(&self, now_ns: u64) -> Option<Error> {
-        let cause = self.wait.as_ref().map_or(StallCause::Memory, |(_, begun)| begun.cause);
+        let cause = self.wait.as_ref().map_or(Some(StallCause::Memory), |(_, begun)| begun.cause);
         (now_ns >= self.until_ns()).then(|| busy(cause))
     }
 
@@ -100,7 +104,8 @@ impl PendingWrite {
                 Some(state) => state,
                 None => self.place()?,
             };
-            let mut op = WriteOp::resumed(&self.writes, self.payload.borrowed(), state);
+            let op = WriteOp::resumed(&self.writes, self.payload.borrowed(), state);
+            let mut op = op.under(self.conditions.as_ref());
             let stepped = op.step(self.patience.until_ns());
             let begun = match &stepped {
                 Ok(WriteStep::Needs(need)) => self.patience.begin(&self.writes.admission, need),
@@ -138,8 +143,11 @@ impl PendingWrite {
     }
 
     /// Returns true if the next step waits neither for a file of a long value nor for room in the
-    /// log's buffer.
+    /// log's buffer, and reads no table.
     fn is_quick(&self) -> bool {
+        if self.conditions.as_ref().is_some_and(|conditions| conditions.reads.is_some()) {
+            return false;
+        }
         let log = || self.writes.log.get().is_some_and(|wal| wal.takes_at_once(self.log_len()));
         self.state.is_some() && (!self.durability.is_logged() || log())
     }
@@ -183,8 +191,8 @@ impl PendingWrite {
         {
             let waited_ns = self.patience.end(&writes.admission, begun);
             // `ThrottleCharge` records the charge as one stall.
-            if !matches!(need, WaitCondition::Time(..)) {
-                writes.context.record_stall(begun.cause, waited_ns);
+            if let Some(cause) = begun.cause.filter(|_| !matches!(need, WaitCondition::Time(..))) {
+                writes.context.record_stall(cause, waited_ns);
             }
         }
         again_ns

@@ -92,6 +92,16 @@ impl ReadSet {
         &self.snapshot
     }
 
+    /// Returns true if it has no key and no range.
+    pub fn is_empty(&self) -> bool {
+        self.families.is_empty()
+    }
+
+    /// Moves the reads to a later snapshot, at which all keys were seen unchanged.
+    pub fn move_to(&mut self, snapshot: Snapshot) {
+        self.snapshot = snapshot;
+    }
+
     /// Adds a key that was read at the snapshot.
     ///
     /// # Errors
@@ -196,7 +206,7 @@ impl ReadSet {
     ///
     /// # Errors
     /// `Conflict`: a key has changed. Those of reading; `NotFound` for a dropped family.
-    pub(super) fn check<'a>(&'a self, tree: &'a Tree, earlier: &Pins<'_>) -> Result<Pins<'a>> {
+    pub(crate) fn check<'a>(&'a self, tree: &'a Tree, earlier: &Pins<'_>) -> Result<Pins<'a>> {
         let mut pins = Pins::default();
         for (nth, reads) in self.families.iter().enumerate() {
             let since = earlier.0.get(nth).map_or(self.snapshot.sequence(), |pin| pin.seq);
@@ -211,14 +221,14 @@ impl ReadSet {
                 if memtables().any(|memtable| is_changed_in(memtable, key, since))
                     || changed_in_tables(tree, &read_state, key, since)?
                 {
-                    return Err(conflict(family, key));
+                    return Err(conflict(tree, family, key));
                 }
             }
             for range in &reads.ranges {
                 let in_memory =
                     range.search_memtables(memtables(), since, &mut Looks::at_most(usize::MAX))?;
                 if in_memory == Searched::Changed || range.is_changed_in_tables(tree, &read_state, since)? {
-                    return Err(conflict_in(family, range));
+                    return Err(conflict_in(tree, family, range));
                 }
             }
             pins.0.push(Pin { family, read_state, seq });
@@ -251,13 +261,13 @@ impl ReadSet {
                     return Ok(false);
                 }
                 if later.iter().any(|memtable| is_changed_in(memtable, key, pin.seq)) {
-                    return Err(conflict(pin.family, key));
+                    return Err(conflict(&writes.tree, pin.family, key));
                 }
             }
             for range in &reads.ranges {
                 match range.search_memtables(later.iter().copied(), pin.seq, &mut looks)? {
                     Searched::Unchanged => {}
-                    Searched::Changed => return Err(conflict_in(pin.family, range)),
+                    Searched::Changed => return Err(conflict_in(&writes.tree, pin.family, range)),
                     Searched::TooLong => return Ok(false),
                 }
             }
@@ -268,7 +278,7 @@ impl ReadSet {
 
 /// The read states against which a set was checked, one for each of its families.
 #[derive(Default)]
-pub(super) struct Pins<'a>(Vec<Pin<'a>>);
+pub(crate) struct Pins<'a>(Vec<Pin<'a>>);
 
 struct Pin<'a> {
     family: &'a Arc<Family>,
@@ -305,19 +315,21 @@ fn changed_in_tables(tree: &Tree, read_state: &ReadState, key: &[u8], since: Seq
     Ok(false)
 }
 
-fn conflict(family: &Family, key: &[u8]) -> Error {
+fn conflict(tree: &Tree, family: &Family, key: &[u8]) -> Error {
+    tree.context.stats.conflicts.add(1);
     let (key, family) = (shown(key), &family.name);
     Error::new(ErrorKind::Conflict, format!("another write changed {key} of family {family} since the read"))
 }
 
-fn conflict_in(family: &Family, range: &RangeRead) -> Error {
+fn conflict_in(tree: &Tree, family: &Family, range: &RangeRead) -> Error {
+    tree.context.stats.conflicts.add(1);
     let (start, family) = (shown(&range.start), &family.name);
     let why = format!("another write changed the range from {start} on of family {family} since the read");
     Error::new(ErrorKind::Conflict, why)
 }
 
 /// Returns a key for a message.
-fn shown(key: &[u8]) -> String {
+pub(super) fn shown(key: &[u8]) -> String {
     match key.get(..KEY_SHOWN_LEN) {
         Some(start) if start.len() < key.len() => format!("key \"{}...\"", start.escape_ascii()),
         _ => format!("key \"{}\"", key.escape_ascii()),

@@ -147,7 +147,7 @@ fn invalid_embedded_batches_are_refused() {
     // Embedded changes alone, in the record lane.
     let options = WriteOptions { durability: Some(Durability::Durable), ..WriteOptions::default() };
     logs.write_with_primary(&LogBatch::new(), &mut |sink| {
-        write_embedded_in_secondary(&db, &put(b"k", b"v"), &options, sink)
+        write_embedded_in_secondary(&db, (&put(b"k", b"v"), None), &options, sink)
     })
     .unwrap();
     assert!(db.get(b"k").unwrap().is_some());

@@ -518,8 +518,9 @@ pub fn write_both(
     let mut batch = LogBatch::new();
     batch.append(log, lsn, bytes);
     let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-    log.store()
-        .write_with_primary(&batch, &mut |sink| write_embedded_in_secondary(db, changes, &options, sink))
+    log.store().write_with_primary(&batch, &mut |sink| {
+        write_embedded_in_secondary(db, (changes, None), &options, sink)
+    })
 }
 
 /// Returns the changes of key-value write `n`.

@@ -47,7 +47,7 @@ fn write_skew_is_prevented_by_serializable_transactions() {
     use lavastore::{Isolation, TransactionOptions};
     for (isolation, prevented) in [(Isolation::Snapshot, false), (Isolation::Serializable, true)] {
         let db = store();
-        let options = TransactionOptions { isolation, write: WriteOptions::durable() };
+        let options = TransactionOptions { isolation, write: WriteOptions::durable(), ..Default::default() };
         let mut both = [db.transaction_with(&options), db.transaction_with(&options)];
         for (transaction, own, other) in
             both.iter_mut().zip([("a", "b"), ("b", "a")]).map(|(t, (a, b))| (t, a, b))

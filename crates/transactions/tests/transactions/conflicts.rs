@@ -3,10 +3,10 @@
 
 use crate::store;
 use lavastore_transactions::lavakv::{ColumnFamily, Db, ErrorKind, ReadAt, ReadOptions, io::Rng};
-use lavastore_transactions::{Isolation, OptimisticTransaction, TransactionOptions};
+use lavastore_transactions::{Isolation, Transaction, TransactionOptions};
 
-fn begin(db: &Db, isolation: Isolation) -> OptimisticTransaction {
-    OptimisticTransaction::begin(db, TransactionOptions { isolation, ..Default::default() })
+fn begin(db: &Db, isolation: Isolation) -> Transaction {
+    Transaction::begin(db, TransactionOptions { isolation, ..Default::default() })
 }
 
 /// The tree after the other write: its memtable is active, flushed, or merged.
@@ -48,7 +48,10 @@ fn a_change_of_a_tracked_key_is_found_at_any_depth() {
             db.put(b"b", b"old").unwrap();
             move_down(&db, depth);
             let mut reader = begin(&db, Isolation::Snapshot);
-            assert_eq!(reader.get_for_update(family, b"b").unwrap().as_deref(), Some(&b"old"[..]));
+            assert_eq!(
+                reader.get_for_update(family, b"b", Default::default()).unwrap().as_deref(),
+                Some(&b"old"[..])
+            );
             reader.put(family, b"z", b"").unwrap();
             let mut writer = begin(&db, Isolation::Snapshot);
             writer.put(family, b"b", b"mine").unwrap();
@@ -100,7 +103,7 @@ fn interleaved_transfers_keep_the_sum() {
         let family = db.default_column_family().clone();
         let number = |value: Option<&[u8]>| value.map_or(0, |v| i64::from_le_bytes(v.try_into().unwrap()));
         (0..ACCOUNTS).for_each(|n| db.put(&n.to_be_bytes(), &100i64.to_le_bytes()).unwrap());
-        let mut open: Vec<OptimisticTransaction> = Vec::new();
+        let mut open: Vec<Transaction> = Vec::new();
         for _ in 0..200 {
             if open.len() < 4 || rng.one_in(2) {
                 let mut transfer = begin(&db, Isolation::Snapshot);

@@ -2,7 +2,9 @@
 
 mod atomic;
 mod conflicts;
+mod locks;
 mod merged;
+mod prepared;
 mod schedules;
 
 use lavastore_transactions::lavakv::sim::SimEnv;

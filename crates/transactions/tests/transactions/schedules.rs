@@ -3,11 +3,11 @@
 
 use crate::small;
 use lavastore_transactions::atomic::{Update, fetch_and_update};
-use lavastore_transactions::lavakv::io::Priority;
 use lavastore_transactions::lavakv::io::sim::threads::Plan;
+use lavastore_transactions::lavakv::io::{Priority, Rng};
 use lavastore_transactions::lavakv::sim::SimEnv;
 use lavastore_transactions::lavakv::{Db, ErrorKind, Options, ReadOptions};
-use lavastore_transactions::{Isolation, OptimisticTransaction, TransactionOptions};
+use lavastore_transactions::{Isolation, LockOptions, Transaction, TransactionOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -35,7 +35,7 @@ fn count(db: &Db) -> u64 {
     for _ in 0..ADDITIONS {
         loop {
             let options = TransactionOptions { isolation: Isolation::Serializable, ..Default::default() };
-            let mut transaction = OptimisticTransaction::begin(db, options);
+            let mut transaction = Transaction::begin(db, options);
             let range = ReadOptions { prefix: Some(b"n/".to_vec()), ..Default::default() };
             let range = ReadOptions { lower_bound: Some(b"n/".to_vec()), ..range };
             let seen = transaction.scan(family, range).unwrap().count() as u8;
@@ -81,4 +81,66 @@ fn no_schedule_loses_an_addition_or_a_key_of_a_range() {
         }
     }
     assert!(conflicts.load(Relaxed) > SEEDS / 2, "{conflicts:?} conflicts");
+}
+
+const ACCOUNTS: u64 = 3;
+
+/// Transfers between accounts that are locked in any order, beside plain writes of the same rows.
+/// Returns the number of deadlocks.
+fn transfer(db: &Db, seed: u64) -> u64 {
+    let (family, mut rng, mut deadlocks) = (db.default_column_family(), Rng::new(seed), 0);
+    for _ in 0..ADDITIONS {
+        let (from, to, amount) = (rng.below(ACCOUNTS), rng.below(ACCOUNTS), rng.below(9));
+        loop {
+            let locks = Some(LockOptions::default());
+            let mut transfer = Transaction::begin(db, TransactionOptions { locks, ..Default::default() });
+            let mut add = |account: u64, amount: u64| {
+                let key = account.to_be_bytes();
+                let old = number(transfer.get_for_update(family, &key, Default::default())?.as_deref());
+                let new = [&old.wrapping_add(amount).to_le_bytes()[..], &[0; 3_000]].concat();
+                transfer.put(family, &key, &new)
+            };
+            let moved = add(from, amount.wrapping_neg()).and_then(|()| add(to, amount));
+            match moved.and_then(|()| transfer.commit()) {
+                Err(e) if e.kind() == ErrorKind::Conflict => deadlocks += 1,
+                outcome => break outcome.unwrap(),
+            }
+        }
+        // A plain write of a row that others lock: it replaces a value with the same one.
+        let plain = fetch_and_update(db, family, &from.to_be_bytes(), &Default::default(), |old| {
+            old.map_or(Update::Keep, |old| Update::Set(old.to_vec()))
+        });
+        plain.unwrap();
+    }
+    deadlocks
+}
+
+#[test]
+fn no_schedule_of_locked_transfers_loses_money_or_hangs() {
+    let deadlocks = Arc::new(AtomicU64::new(0));
+    for seed in 0..SEEDS {
+        let (sim, met) = (SimEnv::new(seed), deadlocks.clone());
+        let ran = sim.run_threads(&Plan::new(seed), move |env| {
+            let options = Options { background_threads: 2, memtable_bytes: 16 << 10, ..small() };
+            let db = Db::open_in(env.clone(), "/store", options).unwrap();
+            let spawner = env.spawner.as_ref().unwrap();
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let (db, met) = (db.clone(), met.clone());
+                    let work = move || {
+                        met.fetch_add(transfer(&db, seed * THREADS + thread), Relaxed);
+                    };
+                    spawner.spawn("transfers", Priority::Foreground, Box::new(work)).unwrap()
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| assert!(thread.join(), "a thread panicked"));
+            let balance = |account: u64| number(db.get(&account.to_be_bytes()).unwrap().as_deref());
+            assert_eq!((0..ACCOUNTS).map(balance).fold(0, u64::wrapping_add), 0, "seed {seed}");
+            assert_eq!(db.stats().row_locks, 0, "seed {seed}");
+        });
+        if let Err(stuck) = ran {
+            panic!("seed {seed}: {}", stuck.0);
+        }
+    }
+    assert!(deadlocks.load(Relaxed) > 20, "{deadlocks:?}");
 }

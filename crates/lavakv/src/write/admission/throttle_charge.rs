@@ -187,7 +187,7 @@ impl Admission {
             match payment.pay(self, std::slice::from_ref(family), patience.until_ns())? {
                 ChargeStep::All => return Ok(()),
                 ChargeStep::Needs(need) => patience.wait(self, &need)?,
-                ChargeStep::NotInTime(cause) => return Err(busy(cause)),
+                ChargeStep::NotInTime(cause) => return Err(busy(Some(cause))),
             }
         }
     }

@@ -13,9 +13,10 @@
 //! | `Space` | a job or a delete has freed some, or a while has passed | collection, compaction, clean-up, deletes |
 //! | `Durable` | the log is durable up to the batch: the next step waits itself | the caller's own thread |
 //! | `Visible` | the inserts of earlier writes are done: the next step waits itself | their threads |
+//! | `RowLock` | a row lock is released, or a while has passed | the end of a transaction |
 //! | `RotationSearch` | a family to freeze is found: the step searches itself, with no lock held | the caller's own thread |
 //!
-//! Each but `Time`, `Durable` and `Visible` also ends where no job can bring it about: the next
+//! Each but `Time`, `Durable`, `Visible` and `RowLock` also ends where no job can bring it about: the next
 //! step then reports the reason.
 //!
 //! All conditions but one are found before any part of the write is logged or placed, so a step can
@@ -71,6 +72,13 @@ pub(crate) enum WaitCondition {
     Durable,
     /// Visibility: the inserts of earlier writes.
     Visible,
+    /// A row lock of a transaction.
+    RowLock {
+        /// The number of releases before.
+        releases: u64,
+        /// Time of the next check, in clock nanoseconds.
+        until_ns: u64,
+    },
     /// A family to freeze. The step itself searches for it.
     Look(RotationSearch),
 }
@@ -113,6 +121,11 @@ pub(crate) enum RotationSearch {
 }
 
 impl WaitCondition {
+    /// Returns true if the next step itself waits.
+    pub fn is_of_next_step(&self) -> bool {
+        matches!(self, WaitCondition::Durable | WaitCondition::Visible | WaitCondition::Look(_))
+    }
+
     /// Returns the cause of the wait. `None`: the engine is not the cause.
     pub fn cause(&self) -> Option<StallCause> {
         match self {
@@ -121,7 +134,10 @@ impl WaitCondition {
             WaitCondition::ShorterLog { .. } | WaitCondition::Group { .. } => Some(StallCause::Log),
             WaitCondition::Space { .. } => Some(StallCause::Space),
             WaitCondition::Time(_, cause) => Some(*cause),
-            WaitCondition::Durable | WaitCondition::Visible | WaitCondition::Look(_) => None,
+            WaitCondition::RowLock { .. }
+            | WaitCondition::Durable
+            | WaitCondition::Visible
+            | WaitCondition::Look(_) => None,
         }
     }
 }
@@ -167,6 +183,9 @@ impl Admission {
                 let changed = self.has_room(*ask) || self.may_free() != *working;
                 changed || health.is_poisoned() || now_ns >= *until_ns
             }
+            WaitCondition::RowLock { releases, until_ns } => {
+                self.row_locks.releases() != *releases || health.is_poisoned() || now_ns >= *until_ns
+            }
         }
     }
 
@@ -177,11 +196,10 @@ impl Admission {
             // `ThrottleCharge` records the charge as one stall.
             WaitCondition::Time(ns, _) => self.context.env.clock.sleep_ns(*ns),
             WaitCondition::Durable | WaitCondition::Visible | WaitCondition::Look(_) => {}
-            need => {
-                if let Some(cause) = need.cause() {
-                    self.context.stall_before(until_ns, cause, || self.is_met(need));
-                }
-            }
+            need => match need.cause() {
+                Some(cause) => self.context.stall_before(until_ns, cause, || self.is_met(need)),
+                None => self.context.wait_before(until_ns, || self.is_met(need)),
+            },
         }
     }
 

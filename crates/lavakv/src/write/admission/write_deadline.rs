@@ -80,9 +80,10 @@ impl WriteDeadline {
     /// # Errors
     /// `Busy`: the deadline has passed, and nothing of the write was logged.
     pub fn begin(&self, admission: &Admission, need: &WaitCondition) -> Result<Option<BegunWait>> {
-        let Some(cause) = need.cause() else {
+        if need.is_of_next_step() {
             return Ok(None);
-        };
+        }
+        let cause = need.cause();
         let begun_ns = admission.context.now_ns();
         // `ThrottleCharge` has checked the deadline of a charge.
         let is_price = matches!(need, WaitCondition::Time(..));
@@ -100,10 +101,11 @@ impl WriteDeadline {
     pub fn end(&mut self, admission: &Admission, begun: BegunWait) -> u64 {
         let ns = admission.context.now_ns().saturating_sub(begun.ns);
         let budget_ns = saturating_ns(admission.context.options.stall_budget);
+        let Some(cause) = begun.cause else { return ns };
         let was_within = self.waited_ns <= budget_ns;
         self.waited_ns = self.waited_ns.saturating_add(ns);
         if self.longest.is_none_or(|(_, longest)| ns > longest) {
-            self.longest = Some((begun.cause, ns));
+            self.longest = Some((cause, ns));
         }
         if let Some((cause, _)) = self.longest.filter(|_| was_within && self.waited_ns > budget_ns) {
             admission.context.record_over_budget(cause, self.waited_ns);
@@ -120,15 +122,15 @@ pub(crate) fn saturating_ns(duration: Duration) -> u64 {
 /// A wait that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BegunWait {
-    /// Its cause.
-    pub cause: StallCause,
+    /// Its cause; `None`: a row lock, which is no stall.
+    pub cause: Option<StallCause>,
     /// Its beginning, in clock nanoseconds.
     pub ns: u64,
 }
 
 /// Returns the error of a write whose deadline is too early.
-pub(crate) fn busy(cause: StallCause) -> Error {
-    let what = cause.waits_for();
+pub(crate) fn busy(cause: Option<StallCause>) -> Error {
+    let what = cause.map_or("a row lock of a transaction", StallCause::waits_for);
     let why = format!(
         "the write would exceed its deadline while it waits for {what}: try again later, or \
          extend the deadline"

@@ -10,7 +10,7 @@ fn put(db: &Db, key: &[u8], durability: Durability) -> PendingWrite {
     let patience = WriteDeadline::new(&writes.context, Some(Duration::ZERO));
     let family = (*db.default_column_family().0).clone();
     let payload = OwnedPayload::one(family, ValueKind::Value, key.to_vec(), b"v".to_vec());
-    PendingWrite::new(writes, payload, durability, patience)
+    PendingWrite::new(writes, payload, WriteTerms { durability, patience }, None)
 }
 
 /// Begins an insert, as another thread would.

@@ -1,0 +1,242 @@
+//! Two-phase commit: a prepared transaction survives a crash, and can then be committed whatever
+//! happens.
+//!
+//! A coordinator prepares a transaction in each store that takes part. If all have succeeded, it
+//! records its decision, and then commits each of them; otherwise it rolls them back. After a crash
+//! it finds the prepared transactions by name, and carries its decision out.
+//!
+//! **Record.** The prepared changes are one value in the family [`FAMILY`], which the first prepared
+//! transaction creates. The key is the name of the transaction, the value:
+//!
+//! ```text
+//! record := version u8 = 1 | changes
+//! changes := WriteBatch::encode
+//! ```
+//!
+//! So a prepared transaction needs no format of its own in log and manifest: flush, collection,
+//! verification and repair treat it as any value. Its price is that the changes are written twice.
+//!
+//! **Commit** is one batch: the changes, and the delete of the record. **Rollback** is the delete
+//! alone. So each is atomic, and a second one finds no record.
+//!
+//! **Locks.** A prepared transaction keeps its row locks, without expiry, until it is committed or
+//! rolled back. The open of a store locks the rows of all its records again, before the store is
+//! handed out. Ranges have no locks, so a transaction that depends on one cannot be prepared.
+
+use crate::atomic::put_if_absent;
+use crate::transaction::Transaction;
+use base::sync::leaf::{Mutex, lock};
+use base::sync::rank;
+use base::{Error, ErrorKind, Result};
+use lavakv::{
+    ColumnFamily, Conditions, Db, Durability, FamilyOptions, LockOwner, ReadOptions, WriteBatch, WriteOptions,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The family with the records.
+pub const FAMILY: &str = "lavastore.prepared";
+
+/// Most bytes of a name.
+pub const NAME_LEN_MAX: usize = 1 << 10;
+
+/// The version of a record.
+const VERSION: u8 = 1;
+
+/// The prepared transactions of an open store that nobody has taken.
+#[derive(Debug)]
+pub struct PreparedTransactions {
+    /// By name. An error: the records could not be read at the open.
+    waiting: Mutex<Result<BTreeMap<Vec<u8>, Prepared>>, rank::PreparedTransactions>,
+}
+
+/// A transaction whose record is durable.
+#[derive(Debug)]
+struct Prepared {
+    /// Its changes, and the delete of the record.
+    commit: WriteBatch,
+    /// The delete of the record.
+    rollback: WriteBatch,
+    /// Its row locks.
+    conditions: Conditions,
+}
+
+impl Prepared {
+    fn new(family: &ColumnFamily, name: &[u8], changes: WriteBatch, owner: LockOwner) -> Prepared {
+        let (mut commit, mut rollback) = (changes, WriteBatch::new());
+        commit.delete_cf(family, name);
+        rollback.delete_cf(family, name);
+        Prepared { commit, rollback, conditions: Conditions { reads: None, owner: Some(owner) } }
+    }
+}
+
+impl PreparedTransactions {
+    /// Reads the records of a store that is being opened, and locks their rows. A record that
+    /// cannot be read does not prevent the open: see [`PreparedTransactions::names`].
+    pub fn recover(db: &Db) -> Arc<PreparedTransactions> {
+        Arc::new(PreparedTransactions { waiting: Mutex::new(read_records(db)) })
+    }
+
+    /// Returns the names of the prepared transactions that nobody has taken.
+    ///
+    /// # Errors
+    /// Those of a read at the open; `Corruption` for a record.
+    pub fn names(&self) -> Result<Vec<Vec<u8>>> {
+        lock(&self.waiting).as_ref().map(|waiting| waiting.keys().cloned().collect()).map_err(Error::clone)
+    }
+
+    /// Takes a prepared transaction. `None`: there is none of this name, or somebody has it.
+    ///
+    /// # Errors
+    /// Those of [`PreparedTransactions::names`].
+    pub fn take(self: &Arc<Self>, db: &Db, name: &[u8]) -> Result<Option<PreparedTransaction>> {
+        let found = match &mut *lock(&self.waiting) {
+            Ok(waiting) => waiting.remove(name),
+            Err(e) => return Err(e.clone()),
+        };
+        Ok(found.map(|prepared| self.handle(db, name, prepared)))
+    }
+
+    /// Prepares a transaction, durably.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the transaction has no locks, depends on a range, or the name has a wrong
+    /// length. `AlreadyExists`: a prepared transaction has this name. `Conflict`: the locks have
+    /// expired. Those of [`PreparedTransactions::names`], of a write, and of the creation of a family.
+    pub fn prepare(self: &Arc<Self>, transaction: Transaction, name: &[u8]) -> Result<PreparedTransaction> {
+        if name.is_empty() || name.len() > NAME_LEN_MAX {
+            let why = format!(
+                "a prepared transaction has a name of {} bytes, and 1 to {NAME_LEN_MAX} are supported",
+                name.len()
+            );
+            return Err(Error::invalid(why));
+        }
+        self.names()?;
+        let (db, changes, conditions) = transaction.into_parts();
+        let owner = match conditions {
+            Conditions { reads: None, owner: Some(owner) } => owner,
+            Conditions { owner: None, .. } => {
+                let why = "a transaction without row locks cannot be prepared, since others could change its \
+                           rows until the commit: begin it with locks, and change or lock a row";
+                return Err(Error::invalid(why));
+            }
+            Conditions { .. } => {
+                let why = "a transaction that depends on a range cannot be prepared, since ranges have no \
+                           locks: read single keys, or scan under snapshot isolation";
+                return Err(Error::invalid(why));
+            }
+        };
+        owner.keep()?;
+        let family = match db.column_family(FAMILY) {
+            Some(family) => family,
+            None => create_family(&db)?,
+        };
+        let record = [&[VERSION][..], &changes.encode()].concat();
+        let durable = WriteOptions { durability: Some(Durability::Durable), ..WriteOptions::default() };
+        if !put_if_absent(&db, &family, name, &record, &durable)? {
+            let why = "a prepared transaction has this name: commit it, roll it back, or choose another name";
+            return Err(Error::new(ErrorKind::AlreadyExists, why));
+        }
+        Ok(self.handle(&db, name, Prepared::new(&family, name, changes, owner)))
+    }
+
+    fn handle(self: &Arc<Self>, db: &Db, name: &[u8], prepared: Prepared) -> PreparedTransaction {
+        PreparedTransaction {
+            db: db.clone(),
+            all: self.clone(),
+            name: name.to_vec(),
+            prepared: Some(prepared),
+        }
+    }
+}
+
+/// Creates the family of the records, unless another thread does.
+fn create_family(db: &Db) -> Result<ColumnFamily> {
+    match db.create_column_family(FAMILY, FamilyOptions::default()) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            db.column_family(FAMILY).ok_or_else(|| e.with_kind(ErrorKind::Busy))
+        }
+        created => created,
+    }
+}
+
+fn read_records(db: &Db) -> Result<BTreeMap<Vec<u8>, Prepared>> {
+    let mut found = BTreeMap::new();
+    let Some(family) = db.column_family(FAMILY) else { return Ok(found) };
+    let mut records = db.iter_cf(&family, ReadOptions::default())?;
+    records.seek_to_first()?;
+    while records.valid() {
+        let name = records.key().to_vec();
+        let changes = decode(records.value()?).map_err(|e| {
+            let why = format!("the prepared transaction \"{}\" of family {FAMILY}: {e}", name.escape_ascii());
+            Error::corruption(why)
+        })?;
+        let owner = db.lock_owner(None)?;
+        owner.lock_rows_of(&changes)?;
+        let prepared = Prepared::new(&family, &name, changes, owner);
+        found.insert(name, prepared);
+        records.next()?;
+    }
+    Ok(found)
+}
+
+fn decode(record: &[u8]) -> Result<WriteBatch> {
+    match record.split_first() {
+        Some((&VERSION, changes)) => WriteBatch::decode(changes),
+        Some((version, _)) => {
+            let why = format!("its record has version {version}, and this release reads version {VERSION}");
+            Err(Error::corruption(why))
+        }
+        None => Err(Error::corruption("its record is empty")),
+    }
+}
+
+/// A transaction whose changes are durable, and which is neither committed nor rolled back yet. Its
+/// drop leaves it so: take it again by its name.
+#[derive(Debug)]
+pub struct PreparedTransaction {
+    db: Db,
+    all: Arc<PreparedTransactions>,
+    name: Vec<u8>,
+    /// `None`: it is committed or rolled back.
+    prepared: Option<Prepared>,
+}
+
+impl PreparedTransaction {
+    /// Returns its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Writes the changes, and releases the locks.
+    ///
+    /// # Errors
+    /// Those of a write, but never `Conflict`. It stays prepared then.
+    pub fn commit(mut self, options: &WriteOptions) -> Result<()> {
+        self.end(|prepared| &prepared.commit, options)
+    }
+
+    /// Discards the changes, and releases the locks.
+    ///
+    /// # Errors
+    /// As [`PreparedTransaction::commit`].
+    pub fn roll_back(mut self, options: &WriteOptions) -> Result<()> {
+        self.end(|prepared| &prepared.rollback, options)
+    }
+
+    fn end(&mut self, batch: impl Fn(&Prepared) -> &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if let Some(prepared) = &self.prepared {
+            self.db.write_if(batch(prepared), &prepared.conditions, options)?;
+        }
+        self.prepared = None;
+        Ok(())
+    }
+}
+
+impl Drop for PreparedTransaction {
+    fn drop(&mut self) {
+        if let (Some(prepared), Ok(waiting)) = (self.prepared.take(), &mut *lock(&self.all.waiting)) {
+            waiting.insert(std::mem::take(&mut self.name), prepared);
+        }
+    }
+}
