@@ -74,6 +74,14 @@ pub(crate) const ROWS: &[Row] = &[
         case: transactions::case,
     },
     Row {
+        name: "histories",
+        about: "transactions of several threads under a schedule, recorded: no anomaly that their isolation forbids",
+        unit: Unit::Cases,
+        ci: 300,
+        alone: false,
+        case: transactions::histories::case,
+    },
+    Row {
         name: "locks",
         about: "transactions with row locks and prepared ones beside plain writes, with crashes: a lock is refused exactly if another has it or the row has changed, and a prepared transaction survives until it is decided",
         unit: Unit::Cases,

@@ -10,6 +10,8 @@
 //! * after a crash the store holds a prefix of the commits, each of them whole, with all durable
 //!   ones.
 
+mod anomalies;
+pub(crate) mod histories;
 pub(crate) mod locking;
 mod oracle;
 

@@ -13,15 +13,16 @@
 //! changes := WriteBatch::encode
 //! ```
 //!
-//! So a prepared transaction needs no format of its own in log and manifest: flush, collection,
-//! verification and repair treat it as any value. Its price is that the changes are written twice.
+//! So flush, collection, verification and repair treat a prepared transaction as any value
+//! (docs/format/prepared.md). A record in the log alone would be written once, but it would retain
+//! its log group until the decision, which may take days.
 //!
 //! **Commit** is one batch: the changes, and the delete of the record. **Rollback** is the delete
 //! alone. So each is atomic, and a second one finds no record.
 //!
 //! **Locks.** A prepared transaction keeps its row locks, without expiry, until it is committed or
-//! rolled back. The open of a store locks the rows of all its records again, before the store is
-//! handed out. Ranges have no locks, so a transaction that depends on one cannot be prepared.
+//! rolled back. The open of a store locks the rows that its records change again, before the store
+//! is handed out. (Rows that were only read are locked until the close.) Ranges have no locks, so a transaction that depends on one cannot be prepared.
 
 use crate::atomic::put_if_absent;
 use crate::transaction::Transaction;
@@ -112,20 +113,18 @@ impl PreparedTransactions {
             return Err(Error::invalid(why));
         }
         self.names()?;
+        if transaction.options().locks.is_none() {
+            let why = "a transaction without row locks cannot be prepared, since others could change its rows \
+                       until the commit: begin it with locks";
+            return Err(Error::invalid(why));
+        }
         let (db, changes, conditions) = transaction.into_parts();
-        let owner = match conditions {
-            Conditions { reads: None, owner: Some(owner) } => owner,
-            Conditions { owner: None, .. } => {
-                let why = "a transaction without row locks cannot be prepared, since others could change its \
-                           rows until the commit: begin it with locks, and change or lock a row";
-                return Err(Error::invalid(why));
-            }
-            Conditions { .. } => {
-                let why = "a transaction that depends on a range cannot be prepared, since ranges have no \
-                           locks: read single keys, or scan under snapshot isolation";
-                return Err(Error::invalid(why));
-            }
-        };
+        if conditions.reads.is_some() {
+            let why = "a transaction that depends on a range cannot be prepared, since ranges have no locks: \
+                       read single keys, or scan under snapshot isolation";
+            return Err(Error::invalid(why));
+        }
+        let owner = conditions.owner.map_or_else(|| db.lock_owner(None), Ok)?;
         owner.keep()?;
         let family = match db.column_family(FAMILY) {
             Some(family) => family,

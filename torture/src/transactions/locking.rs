@@ -43,13 +43,19 @@ struct Open {
     durable: bool,
 }
 
+/// A prepared transaction: its changes, and the rows that it locks.
+struct Prepared {
+    changes: Vec<Change>,
+    rows: BTreeSet<Row>,
+}
+
 /// A store under test.
 struct Store {
     sim: SimEnv,
     options: Options,
     oracle: Oracle,
-    /// The changes of all transactions that were ever prepared, by name.
-    prepared: BTreeMap<Key, Vec<Change>>,
+    /// All transactions that were ever prepared, by name.
+    prepared: BTreeMap<Key, Prepared>,
     committed: u64,
     refused: u64,
     recovered: u64,
@@ -101,6 +107,8 @@ impl Store {
         let found = self.contents(&db, &families)?;
         self.recovered += found.keys().filter(|(nth, _)| *nth == RECORDS).count() as u64;
         self.oracle.settle_on(&found)?;
+        // An open locks the changed rows alone.
+        self.prepared.values_mut().for_each(|prepared| prepared.rows = rows_of(&prepared.changes));
         check_verify(&db)?;
         let mut open: Vec<Open> = Vec::new();
         for _ in 0..pick(rng, &[20, 100, 400]) {
@@ -142,7 +150,7 @@ impl Store {
     /// `except`.
     fn is_locked(&self, open: &[Open], except: Option<usize>, row: &Row) -> bool {
         let by_open = open.iter().enumerate().any(|(nth, one)| Some(nth) != except && one.rows.contains(row));
-        by_open || self.names().iter().any(|name| rows_of(&self.prepared[name]).contains(row))
+        by_open || self.names().iter().any(|name| self.prepared[name].rows.contains(row))
     }
 
     fn step(&mut self, db: &Db, families: &[Family], open: &mut Vec<Open>, rng: &mut Rng) -> Check {
@@ -186,16 +194,11 @@ impl Store {
         let Open { transaction, view, rows, .. } = one;
         let name = format!("{:03}", self.prepared.len()).into_bytes();
         let prepared = transaction.prepare(&name);
-        if rows.is_empty() {
-            let refused = prepared.is_err_and(|e| e.kind() == ErrorKind::InvalidArgument);
-            ensure!(refused, "a transaction without locks was prepared");
-            return Ok(());
-        }
         let prepared = prepared.doing(|| "prepare".into())?;
         // The creation of the family and the record are durable, and with them all writes before.
         self.oracle.apply(vec![Change::Set(RECORDS, name.clone(), Some(Rc::from(&b"prepared"[..])))], true);
         let changes = view.changes();
-        self.prepared.insert(name.clone(), changes);
+        self.prepared.insert(name.clone(), Prepared { changes, rows });
         if rng.one_in(2) {
             drop(prepared);
             return Ok(());
@@ -226,7 +229,7 @@ impl Store {
             false => {
                 taken.commit().doing(|| "commit of a prepared transaction".into())?;
                 self.committed += 1;
-                self.prepared[name].clone()
+                self.prepared[name].changes.clone()
             }
         };
         changes.push(Change::Set(RECORDS, name.to_vec(), None));

@@ -17,6 +17,7 @@
 //! | a batch goes to the log of a secondary engine | an append to that lane, with its locks |
 //! | a family is created or dropped, or its options change | an edit of the manifest |
 //! | a transaction checks the keys and ranges that it has read ([`super::validation`]) | 65,536 lookups in memory |
+//! | a write is compared with the row locks, where rows are locked ([`super::row_locks`]) | a lookup per key of the batch |
 //! | a wait for all inserts in flight | 16 inserts of 16 KiB |
 //! | a batch inserts alone | an insert of 16 MiB |
 //!

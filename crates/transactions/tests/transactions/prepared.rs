@@ -119,3 +119,19 @@ fn an_unreadable_record_is_reported_and_the_store_opens() {
     db.put_cf(&records, b"one", &good).unwrap();
     assert_eq!(PreparedTransactions::recover(&db).names().unwrap(), [b"one"]);
 }
+
+/// The record as docs/format/prepared.md has it.
+#[test]
+fn a_record_has_the_documented_bytes() {
+    let db = store(1);
+    let (all, family) = (PreparedTransactions::recover(&db), db.default_column_family());
+    let mut transaction = begin(&db, Isolation::Snapshot);
+    transaction.put(family, b"key", b"value").unwrap();
+    transaction.delete(family, b"old").unwrap();
+    drop(all.prepare(transaction, b"name").unwrap());
+    let records = db.column_family(FAMILY).unwrap();
+    let record = db.get_opt(&records, b"name", &ReadOptions::default()).unwrap().unwrap();
+    let put = [&[1, 0, 3][..], b"key", &[5], b"value"].concat();
+    let delete = [&[0, 0, 3][..], b"old"].concat();
+    assert_eq!(*record, [&[1, 2, 0, 0, 0][..], &put, &delete].concat());
+}
