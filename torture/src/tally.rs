@@ -107,6 +107,10 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|(name, _)| *name)
 }
 
+/// Notes of the row `histories`.
+pub(crate) const ROLLED_BACK: &str = "transactions rolled back";
+pub(crate) const WRITE_SKEW: &str = "histories with write skew, as snapshot isolation allows";
+
 /// Returns an event that a long run of a row must have counted but did not. (The short scripts of
 /// `io-errors`, and the children of `kill`, whose counters die with them, require less.)
 pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static str> {
@@ -124,6 +128,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED],
+        "histories" => &[ROLLED_BACK, WRITE_SKEW],
         "families" | "quiet-large" => &[SEPARATED],
         "upgrade" => &[UPGRADE_CUT, UPGRADED, FILES_LOST],
         "fork" => &[CHILDREN, WRITTEN_BESIDE],

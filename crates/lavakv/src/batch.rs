@@ -247,6 +247,17 @@ fn too_large(what: &str, len: usize, max: usize) -> Error {
     )
 }
 
+/// Most bytes of a key in a message.
+const KEY_SHOWN_LEN: usize = 64;
+
+/// Returns a key for a message.
+pub(crate) fn shown_key(key: &[u8]) -> String {
+    match key.get(..KEY_SHOWN_LEN) {
+        Some(start) if start.len() < key.len() => format!("key \"{}...\"", start.escape_ascii()),
+        _ => format!("key \"{}\"", key.escape_ascii()),
+    }
+}
+
 /// Id of the family `default`.
 pub const DEFAULT_FAMILY: FamilyId = 0;
 

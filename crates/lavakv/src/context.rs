@@ -36,6 +36,7 @@ use stats::Stats;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 use store::descriptors::open_max;
 use store::volumes::Location;
 use times::Times;
@@ -161,6 +162,11 @@ impl Context {
         self.stats.of_stall(cause).ns.add(ns);
         self.notify(&Event::Stall { cause, wait_ns: ns });
     }
+}
+
+/// Nanoseconds of a duration.
+pub(crate) fn saturating_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Converts an error for the stream traits of the standard library.

@@ -413,7 +413,7 @@ impl Requests {
     /// let mut transaction = db.transaction();
     /// transaction.put("key", "value")?;
     /// # lavastore::testing::block_on(&db, async {
-    /// let commit = requests.commit(transaction)?;
+    /// let mut commit = requests.commit(transaction)?;
     /// commit.visible().await?;
     /// commit.await
     /// # })?;

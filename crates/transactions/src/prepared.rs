@@ -26,8 +26,7 @@
 
 use crate::atomic::put_if_absent;
 use crate::transaction::Transaction;
-use base::sync::leaf::{Mutex, lock};
-use base::sync::rank;
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result};
 use lavakv::{
     ColumnFamily, Conditions, Db, Durability, FamilyOptions, LockOwner, ReadOptions, WriteBatch, WriteOptions,

@@ -11,6 +11,7 @@ use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing};
 use crate::machine::{self, DIR};
 use crate::plan::pick;
+use crate::tally::{ROLLED_BACK, WRITE_SKEW};
 use io::sim::threads::Plan;
 use io::{Priority, Rng};
 use lavastore::testing::CrashKind;
@@ -66,10 +67,10 @@ fn run(seed: u64, outcome: &mut Outcome) -> Check {
     let last = range(&mut db.transaction(), 0, KEYS).doing(|| "scan after the open".into())?;
     let committed = history.iter().filter(|one| one.is_committed).count();
     outcome.note("transactions committed", committed as u64);
-    outcome.note("transactions rolled back", (history.len() - committed) as u64);
+    outcome.note(ROLLED_BACK, (history.len() - committed) as u64);
     let found = anomalies::find(&history, &last);
     if found.contains_key(&Anomaly::G2) {
-        outcome.note("histories with write skew, as snapshot isolation allows", 1);
+        outcome.note(WRITE_SKEW, 1);
     }
     let is_forbidden = |anomaly: &Anomaly| match mode.isolation {
         Isolation::Snapshot => Anomaly::SNAPSHOT.contains(anomaly),

@@ -94,6 +94,8 @@ ranks! {
     Workers,
     /// Checkpoints, one at a time.
     Checkpoint,
+    /// Prepared transactions that nobody has taken.
+    PreparedTransactions,
     /// Parameters of the start of the log, until there is space for it.
     LogUnstarted,
     /// Requests: the order of writes submitted together, and their driver.
@@ -250,8 +252,6 @@ ranks! {
     Noted,
 
     leaves:
-    /// Prepared transactions that nobody has taken.
-    PreparedTransactions,
     /// Stores and their caches of open files, which share the descriptors of the process.
     IdleFiles,
     /// LavaFS: one part of the page cache.

@@ -283,14 +283,7 @@ impl<'a> WriteOp<'a> {
         {
             return Ok(WriteStep::Needs(need));
         }
-        let (first_seq, last_seq) = (writer.next_seq, writer.next_seq + u64::from(self.payload.count) - 1);
-        if last_seq > base::MAX_SEQ {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                "the store has used up its sequence numbers (2^56) and takes no more writes; reads go on: \
-                 copy the data into a new store",
-            ));
-        }
+        let (first_seq, last_seq) = writer.sequences_of(self.payload.count)?;
         let mut position = None;
         if !is_logged {
             self.leave_unlogged(&mut writer, last_seq, families.len() > 1);
@@ -328,7 +321,9 @@ impl<'a> WriteOp<'a> {
     /// Returns the wait condition of a write of rows that others have locked.
     fn row_lock_obstacle(&mut self) -> Result<Option<WaitCondition>> {
         let owner = self.owner();
-        self.writes.row_locks.obstacle(&self.payload, owner, &mut self.state.locked_until_ns)
+        let until_ns = &mut self.state.locked_until_ns;
+        let wait = self.writes.row_locks.obstacle(&self.payload, owner, until_ns)?;
+        Ok(wait.map(WaitCondition::RowLock))
     }
 
     /// Returns the wait condition of a write that is logged and inserted, or acknowledges it. A

@@ -130,6 +130,22 @@ impl Writer {
         }
     }
 
+    /// Returns the first and last sequence of the next write, of `count` changes.
+    ///
+    /// # Errors
+    /// `TooLarge`: there are no more sequences.
+    pub fn sequences_of(&self, count: u32) -> Result<(SeqNo, SeqNo)> {
+        let last_seq = self.next_seq + u64::from(count) - 1;
+        if last_seq > base::MAX_SEQ {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                "the store has used up its sequence numbers (2^56) and takes no more writes; reads go on: \
+                 copy the data into a new store",
+            ));
+        }
+        Ok((self.next_seq, last_seq))
+    }
+
     /// Records that the active memtables of these families are about to change.
     pub fn changes(&mut self, families: &[Arc<Family>]) {
         for family in families {

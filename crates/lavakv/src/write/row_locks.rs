@@ -23,12 +23,9 @@
 mod table;
 
 use super::WritePath;
-use super::admission::wait_condition::WaitCondition;
-use super::admission::write_deadline::saturating_ns;
-use super::validation::shown;
 use crate::batch::payload::{Body, Payload};
-use crate::batch::{BatchEntries, Change, WriteBatch};
-use crate::context::Context;
+use crate::batch::{BatchEntries, Change, WriteBatch, shown_key};
+use crate::context::{Context, saturating_ns};
 use crate::tree::family::ColumnFamily;
 use base::process::Owned;
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -49,12 +46,22 @@ const LOOK_NS: u64 = 20_000_000;
 #[derive(Debug)]
 pub(crate) struct RowLocks {
     context: Arc<Context>,
+    /// Holders and waiters of all locks.
     table: Mutex<LockTable, rank::RowLocks>,
     /// Number of held locks. Raised before the barrier of [`LockOwner::lock`], so a write that
     /// takes the writer's lock after it sees it.
     held: AtomicU64,
     /// Raised after each release.
     releases: AtomicU64,
+}
+
+/// The wait of a plain write for a row lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowLockWait {
+    /// The number of releases before.
+    releases: u64,
+    /// Time of the next check, in clock nanoseconds.
+    until_ns: u64,
 }
 
 impl RowLocks {
@@ -69,8 +76,13 @@ impl RowLocks {
         self.held.load(Ordering::Relaxed) != 0
     }
 
+    /// Returns true if a write can look again.
+    pub(super) fn is_over(&self, wait: &RowLockWait, now_ns: u64) -> bool {
+        self.releases() != wait.releases || now_ns >= wait.until_ns
+    }
+
     /// Returns the number of releases so far.
-    pub fn releases(&self) -> u64 {
+    fn releases(&self) -> u64 {
         self.releases.load(Ordering::SeqCst)
     }
 
@@ -80,12 +92,12 @@ impl RowLocks {
     ///
     /// # Errors
     /// `Conflict`: its own locks have expired. `Busy`: it has waited for [`WRITE_WAIT`].
-    pub fn obstacle(
+    pub(super) fn obstacle(
         &self,
         payload: &Payload<'_>,
         owner: Option<&LockOwner>,
         until_ns: &mut Option<u64>,
-    ) -> Result<Option<WaitCondition>> {
+    ) -> Result<Option<RowLockWait>> {
         let (now_ns, owner) = (self.context.now_ns(), owner.map(|owner| owner.0.id));
         let locked = {
             let mut table = lock(&self.table);
@@ -102,7 +114,7 @@ impl RowLocks {
             return Err(self.timed_out(&key));
         }
         let look_ns = until_ns.min(now_ns.saturating_add(LOOK_NS));
-        Ok(Some(WaitCondition::RowLock { releases: self.releases(), until_ns: look_ns }))
+        Ok(Some(RowLockWait { releases: self.releases(), until_ns: look_ns }))
     }
 
     fn timed_out(&self, key: &[u8]) -> Error {
@@ -110,7 +122,7 @@ impl RowLocks {
         let why = format!(
             "a transaction has locked {} and has not ended in time: repeat the call, end transactions sooner, \
              or wait longer",
-            shown(key)
+            shown_key(key)
         );
         Error::new(ErrorKind::Busy, why)
     }
@@ -252,7 +264,7 @@ impl LockOwner {
                     let why = format!(
                         "the owner of the lock on {} waits for this transaction (a deadlock): begin again, and \
                          lock rows in the same order everywhere",
-                        shown(key)
+                        shown_key(key)
                     );
                     return Err(Error::new(ErrorKind::Conflict, why));
                 }

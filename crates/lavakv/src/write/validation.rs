@@ -26,6 +26,7 @@ mod ranges;
 use super::WritePath;
 use super::admission::Entered;
 use super::memtables::Writer;
+use crate::batch::shown_key;
 use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState, pin_at};
 use crate::tree::snapshot::Snapshot;
@@ -52,9 +53,6 @@ const ATTEMPTS: u32 = 16;
 
 /// Keys between two looks at whether the store is still open.
 const KEYS_BETWEEN_CHECKS: usize = 256;
-
-/// Most bytes of a key in a message.
-const KEY_SHOWN_LEN: usize = 64;
 
 /// Keys and ranges that a caller has read at a snapshot, for a write that is to fail if one of them
 /// changes.
@@ -317,23 +315,15 @@ fn changed_in_tables(tree: &Tree, read_state: &ReadState, key: &[u8], since: Seq
 
 fn conflict(tree: &Tree, family: &Family, key: &[u8]) -> Error {
     tree.context.stats.conflicts.add(1);
-    let (key, family) = (shown(key), &family.name);
+    let (key, family) = (shown_key(key), &family.name);
     Error::new(ErrorKind::Conflict, format!("another write changed {key} of family {family} since the read"))
 }
 
 fn conflict_in(tree: &Tree, family: &Family, range: &RangeRead) -> Error {
     tree.context.stats.conflicts.add(1);
-    let (start, family) = (shown(&range.start), &family.name);
+    let (start, family) = (shown_key(&range.start), &family.name);
     let why = format!("another write changed the range from {start} on of family {family} since the read");
     Error::new(ErrorKind::Conflict, why)
-}
-
-/// Returns a key for a message.
-pub(super) fn shown(key: &[u8]) -> String {
-    match key.get(..KEY_SHOWN_LEN) {
-        Some(start) if start.len() < key.len() => format!("key \"{}...\"", start.escape_ascii()),
-        _ => format!("key \"{}\"", key.escape_ascii()),
-    }
 }
 
 #[cfg(all(test, not(loom)))]

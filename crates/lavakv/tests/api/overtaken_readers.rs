@@ -82,7 +82,7 @@ fn a_read_only_open_sees_the_state_at_its_start_or_later() {
     if skipped_on_lavafs(because::MEDIUM) {
         return;
     }
-    for seed in 0..20 {
+    for seed in 0..8 {
         let (sim, options) = (SimEnv::new(600 + seed), aging([60_000, 60_000, 20, 0][seed as usize % 4]));
         let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
         let mut writer = Writer { db, rng: Rng::new(seed), states: Vec::new() };

@@ -147,8 +147,8 @@ fn metrics_parse_and_agree_with_statistics() {
     let counters = types.values().filter(|kind| *kind == "counter").count();
     assert_eq!(
         counters,
-        stats.fields().len() - 17 + 6,
-        "all of statistics but two maxima and fifteen gauges, and six of the cache"
+        stats.fields().len() - 18 + 6,
+        "all of statistics but two maxima and sixteen gauges, and six of the cache"
     );
     let of_put = |end: &str| find(&format!("operation_seconds_{end}"), &[("operation", "put")]);
     let puts = stats.histograms.operation("put").unwrap();

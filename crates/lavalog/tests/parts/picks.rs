@@ -209,8 +209,8 @@ fn run(seed: u64, lag: u64) -> (u32, f64) {
 #[test]
 fn records_of_an_untrimmed_log_are_copied_at_most_twice() {
     let mut twice = 0;
-    for lag in 0..=12 {
-        for seed in 0..4 {
+    for lag in (0..=12).step_by(2) {
+        for seed in 0..3 {
             let (most, share) = run(500 + seed, lag);
             assert!((1..=2).contains(&most), "lag {lag}, seed {seed}: copied {most} times");
             assert!(

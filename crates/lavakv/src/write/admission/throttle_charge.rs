@@ -4,8 +4,9 @@
 use super::Admission;
 use super::price::{Level0, WritePressure};
 use super::wait_condition::WaitCondition;
-use super::write_deadline::{WriteDeadline, busy, saturating_ns};
+use super::write_deadline::{WriteDeadline, busy};
 use crate::context::event::StallCause;
+use crate::context::saturating_ns;
 use crate::context::write_rate_limiter::{ChargeDeadline, cost_ns, piece};
 use crate::context::write_throttle::{CREDIT_PARTS, ChargedKind, Evaluation, WriteThrottle};
 use crate::tree::family::{Family, ReadState};

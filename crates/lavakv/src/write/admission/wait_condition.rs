@@ -26,6 +26,7 @@
 use super::Admission;
 use crate::context::event::StallCause;
 use crate::tree::family::Family;
+use crate::write::row_locks::RowLockWait;
 use base::SeqNo;
 use std::sync::Arc;
 
@@ -73,12 +74,7 @@ pub(crate) enum WaitCondition {
     /// Visibility: the inserts of earlier writes.
     Visible,
     /// A row lock of a transaction.
-    RowLock {
-        /// The number of releases before.
-        releases: u64,
-        /// Time of the next check, in clock nanoseconds.
-        until_ns: u64,
-    },
+    RowLock(RowLockWait),
     /// A family to freeze. The step itself searches for it.
     Look(RotationSearch),
 }
@@ -134,7 +130,7 @@ impl WaitCondition {
             WaitCondition::ShorterLog { .. } | WaitCondition::Group { .. } => Some(StallCause::Log),
             WaitCondition::Space { .. } => Some(StallCause::Space),
             WaitCondition::Time(_, cause) => Some(*cause),
-            WaitCondition::RowLock { .. }
+            WaitCondition::RowLock(_)
             | WaitCondition::Durable
             | WaitCondition::Visible
             | WaitCondition::Look(_) => None,
@@ -183,9 +179,7 @@ impl Admission {
                 let changed = self.has_room(*ask) || self.may_free() != *working;
                 changed || health.is_poisoned() || now_ns >= *until_ns
             }
-            WaitCondition::RowLock { releases, until_ns } => {
-                self.row_locks.releases() != *releases || health.is_poisoned() || now_ns >= *until_ns
-            }
+            WaitCondition::RowLock(wait) => health.is_poisoned() || self.row_locks.is_over(wait, now_ns),
         }
     }
 

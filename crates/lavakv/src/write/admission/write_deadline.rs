@@ -14,9 +14,9 @@
 
 use super::Admission;
 use super::wait_condition::WaitCondition;
-use crate::context::Context;
 use crate::context::event::StallCause;
 use crate::context::options::{Durability, WriteOptions};
+use crate::context::{Context, saturating_ns};
 use base::{Error, ErrorKind, Result};
 use std::time::Duration;
 
@@ -112,11 +112,6 @@ impl WriteDeadline {
         }
         ns
     }
-}
-
-/// Nanoseconds of a duration.
-pub(crate) fn saturating_ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A wait that has begun.

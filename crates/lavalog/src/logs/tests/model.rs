@@ -515,7 +515,7 @@ fn out_of_order(rng: &mut io::Rng, mut history: Vec<Logged>) -> Vec<Logged> {
 
 #[test]
 fn logs_agree_with_a_model_after_any_replay() {
-    agree_with_a_model(40);
+    agree_with_a_model(20);
 }
 
 #[test]
