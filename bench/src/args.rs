@@ -51,6 +51,8 @@ pub enum Workload {
     Queue,
     /// Delays of updates and gets that are due at a share of the sustained rate.
     Tail,
+    /// Transactions of four reads and two writes on popular keys.
+    Transactions,
 }
 
 /// Distribution of the keys.
@@ -204,9 +206,13 @@ pub struct BenchArgs {
     /// anyway [default: buffered writes, which a power failure may lose]
     #[arg(long)]
     pub sync: bool,
+    /// transactions: row locks [default: optimistic transactions]
+    #[arg(long)]
+    #[serde(default)]
+    pub locks: bool,
     /// Maximum duration of the measured phase in seconds, fractions allowed; the operations are
-    /// then a prefix of the full stream [default: no limit; tail: 60 for each load; queue: 10;
-    /// contract: 600; multi-get: 2 for each part of a round]
+    /// then a prefix of the full stream [default: no limit; tail: 60 for each load; queue,
+    /// transactions: 10; contract: 600; multi-get: 2 for each part of a round]
     #[arg(long)]
     pub seconds: Option<f64>,
     /// Seed of the random keys, order and values, any number below 2^64: the same seed and options
@@ -484,7 +490,8 @@ impl BenchArgs {
             | Workload::Contract
             | Workload::Ablation
             | Workload::Queue
-            | Workload::Tail => Kind::Put,
+            | Workload::Tail
+            | Workload::Transactions => Kind::Put,
             Workload::Read | Workload::Readwhilewriting | Workload::MultiGet => Kind::Get,
             Workload::Scan | Workload::Scanwhilewriting => Kind::Scan,
         }

@@ -4,6 +4,7 @@ use crate::Result;
 use crate::args::{BenchArgs, Codec, SpeedLevels};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
+use crate::transactions::EngineTransaction;
 use lavastore::testing::Ablation;
 use lavastore::{Histograms, PolicyChoice};
 use std::path::{Path, PathBuf};
@@ -265,6 +266,17 @@ pub trait Engine: Send + Sync {
     /// blocking engines.
     fn flight(&self, _depth: u64) -> Result<Option<Box<dyn Flight>>> {
         Ok(None)
+    }
+
+    /// Begins a transaction, with row locks or optimistic; `None` if the engine has none. The run
+    /// does not mix the two.
+    fn transaction(&self, _locks: bool) -> Result<Option<Box<dyn EngineTransaction + '_>>> {
+        Ok(None)
+    }
+
+    /// Returns true if an error of a transaction means that it is to begin again.
+    fn is_conflict(&self, _error: &crate::Error) -> bool {
+        false
     }
 
     /// Returns the waits of writers since the open by cause, in nanoseconds, for the time series of

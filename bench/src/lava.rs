@@ -5,11 +5,12 @@ use crate::args::{Codec, SpeedLevels};
 use crate::engine::{Answer, Asked, Backlog, Batch, Engine, EngineSettings, Flight, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
+use crate::transactions::EngineTransaction;
 use lavastore::testing::Ablation;
 use lavastore::{
-    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
-    PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, WriteBatch, WriteOptions,
-    Writer,
+    Access, Compression, Db, Durability, Env, ErrorKind, Family, FamilyOptions, Histograms, LockOptions,
+    Loggers, Options, Outcome, PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit,
+    Transaction, TransactionOptions, WriteBatch, WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -270,6 +271,29 @@ impl Flight for LavaFlight {
     }
 }
 
+/// A transaction on the default family.
+struct LavaTransaction(Transaction);
+
+impl EngineTransaction for LavaTransaction {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        Ok(self.0.get(key)?.inspect(|bytes| value.extend_from_slice(bytes)).is_some())
+    }
+
+    fn get_for_update(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        Ok(self.0.get_for_update(key)?.inspect(|bytes| value.extend_from_slice(bytes)).is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.0.put(key, value)?)
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        Ok(self.0.commit()?)
+    }
+}
+
 impl Engine for LavaEngine {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.writer(true).put(key, value)?)
@@ -404,6 +428,18 @@ impl Engine for LavaEngine {
         let requests = self.db.requests(&RequestOptions { depth, write, ..RequestOptions::default() })?;
         let requests = self.family.as_ref().map(|family| requests.family(family)).unwrap_or(requests);
         Ok(Some(Box::new(LavaFlight { queue: requests.queue(), requests })))
+    }
+
+    fn transaction(&self, locks: bool) -> Result<Option<Box<dyn EngineTransaction + '_>>> {
+        let write = self.write_options(true);
+        let locks = locks.then(LockOptions::default);
+        let options = TransactionOptions { locks, write, ..TransactionOptions::default() };
+        Ok(Some(Box::new(LavaTransaction(self.db.transaction_with(&options)))))
+    }
+
+    fn is_conflict(&self, error: &crate::Error) -> bool {
+        let error = error.downcast_ref::<lavastore::Error>();
+        error.is_some_and(|e| matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy))
     }
 
     fn waits_ns(&self) -> Vec<(String, u64)> {

@@ -56,6 +56,7 @@ pub mod scale_meta;
 pub mod space;
 pub mod spread;
 pub mod tail;
+pub mod transactions;
 pub mod values;
 pub mod volume;
 pub mod workload;

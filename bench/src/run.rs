@@ -26,11 +26,16 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
     args.check()?;
     if matches!(
         args.workload,
-        Workload::Contract | Workload::Ablation | Workload::Tail | Workload::MultiGet | Workload::Queue
+        Workload::Contract
+            | Workload::Ablation
+            | Workload::Tail
+            | Workload::MultiGet
+            | Workload::Queue
+            | Workload::Transactions
     ) {
-        return Err(
-            "the workloads contract, ablation, tail, multi-get and queue run only by `lava bench`".into()
-        );
+        return Err("the workloads contract, ablation, tail, multi-get, queue and transactions run only by \
+                    `lava bench`"
+            .into());
     }
     let space = KeySpace::new(args);
     let settings = EngineSettings::of(args)?;

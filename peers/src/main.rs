@@ -19,7 +19,9 @@ mod pairs;
 mod queue;
 mod recovery;
 mod rocks;
+mod rocks_transactions;
 mod tail;
+mod transactions;
 
 use bench::{BenchArgs, Opener, Report, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -89,6 +91,8 @@ enum Command {
     MultiGet(multi_get::MultiGetCompareArgs),
     /// Alternating runs of several engines with a queue on keys
     Queue(queue::QueueCompareArgs),
+    /// Alternating runs of transactions
+    Transactions(transactions::TransactionsCompareArgs),
     /// Alternating runs of several engines that open what a killed process left in a long log
     Recovery(recovery::RecoveryCompareArgs),
     /// The comparisons of the table in the README, recorded in one file
@@ -111,6 +115,9 @@ enum Command {
     /// One run of a comparison of queues
     #[command(hide = true)]
     QueueChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of transactions
+    #[command(hide = true)]
+    TransactionsChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
     /// One run of a comparison of recoveries
     #[command(hide = true)]
     RecoveryChild { engine: recovery::RecoveryEngineName, dir: PathBuf, out: PathBuf, args: String },
@@ -143,6 +150,7 @@ fn main() -> ExitCode {
         Command::Tail(args) => tail::compare(&args),
         Command::MultiGet(args) => multi_get::compare(&args),
         Command::Queue(args) => queue::compare(&args),
+        Command::Transactions(args) => transactions::compare(&args),
         Command::Recovery(args) => recovery::compare(&args),
         Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
@@ -151,6 +159,7 @@ fn main() -> ExitCode {
         Command::TailChild { engine, dir, out, args } => tail::child(engine, &dir, &out, &args),
         Command::MultiGetChild { engine, dir, out, args } => multi_get::child(engine, &dir, &out, &args),
         Command::QueueChild { engine, dir, out, args } => queue::child(engine, &dir, &out, &args),
+        Command::TransactionsChild { engine, dir, out, args } => transactions::child(engine, &dir, &out, &args),
         Command::RecoveryChild { engine, dir, out, args } => recovery::child(engine, &dir, &out, &args),
         Command::RecoveryFill { engine, dir, args } => recovery::fill(engine, &dir, &args),
     };
@@ -203,6 +212,7 @@ mod tests {
             "peers log --pairs 2",
             "peers pages --pairs 2",
             "peers multi-get multi-get --pairs 2",
+            "peers transactions --pairs 2 --threads 8",
             "peers recovery --pairs 2 --log-size 4000000000",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");

@@ -127,7 +127,7 @@ impl Rocks {
         }
     }
 
-    fn options(&self, settings: &EngineSettings) -> Options {
+    pub(crate) fn options(&self, settings: &EngineSettings) -> Options {
         // By default a small cache has 16 shards, each smaller than the filter block of a table: few shards instead.
         let mut cache = LruCacheOptions::default();
         cache.set_capacity(settings.cache_bytes as usize);
@@ -183,7 +183,7 @@ impl Rocks {
         options
     }
 
-    fn described(&self, settings: &EngineSettings) -> Vec<(String, String)> {
+    pub(crate) fn described(&self, settings: &EngineSettings) -> Vec<(String, String)> {
         let mut all = vec![
             ("write_buffer_size", settings.memtable_bytes.to_string()),
             ("max_write_buffer_number", "2".to_owned()),

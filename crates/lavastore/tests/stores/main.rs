@@ -5,6 +5,7 @@ mod facade;
 mod golden_placed;
 mod golden_store;
 mod keys_and_logs;
+mod ledger_example;
 mod logs;
 mod page_server_example;
 mod poison;
