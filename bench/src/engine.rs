@@ -4,7 +4,6 @@ use crate::Result;
 use crate::args::{BenchArgs, Codec, SpeedLevels};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
-use crate::transactions::EngineTransaction;
 use lavastore::testing::Ablation;
 use lavastore::{Histograms, PolicyChoice};
 use std::path::{Path, PathBuf};
@@ -217,6 +216,33 @@ pub trait Flight {
 
     /// Waits for a finished request.
     fn wait(&mut self) -> Result<(u64, Answer)>;
+}
+
+/// A transaction of an engine.
+pub trait EngineTransaction {
+    /// Reads a key into `value` (cleared first); returns false if it does not exist.
+    ///
+    /// # Errors
+    /// A conflict; errors of the engine.
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+
+    /// The same for a key that the transaction writes afterwards.
+    ///
+    /// # Errors
+    /// As [`EngineTransaction::get`].
+    fn get_for_update(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+
+    /// Sets a key at the commit.
+    ///
+    /// # Errors
+    /// As [`EngineTransaction::get`].
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Writes the changes, with the durability of [`EngineSettings::sync`].
+    ///
+    /// # Errors
+    /// As [`EngineTransaction::get`].
+    fn commit(self: Box<Self>) -> Result<()>;
 }
 
 /// An open store of an engine. Several threads call it concurrently.

@@ -2,10 +2,11 @@
 
 use crate::Result;
 use crate::args::{Codec, SpeedLevels};
-use crate::engine::{Answer, Asked, Backlog, Batch, Engine, EngineSettings, Flight, Opener};
+use crate::engine::{
+    Answer, Asked, Backlog, Batch, Engine, EngineSettings, EngineTransaction, Flight, Opener,
+};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
-use crate::transactions::EngineTransaction;
 use lavastore::testing::Ablation;
 use lavastore::{
     Access, Compression, Db, Durability, Env, ErrorKind, Family, FamilyOptions, Histograms, LockOptions,

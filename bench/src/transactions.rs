@@ -52,33 +52,6 @@ pub struct TransactionsReport {
     pub engine_settings: BTreeMap<String, String>,
 }
 
-/// A transaction of an engine.
-pub trait EngineTransaction {
-    /// Reads a key into `value` (cleared first); returns false if it does not exist.
-    ///
-    /// # Errors
-    /// A conflict; errors of the engine.
-    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
-
-    /// The same for a key that the transaction writes afterwards.
-    ///
-    /// # Errors
-    /// As [`EngineTransaction::get`].
-    fn get_for_update(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
-
-    /// Sets a key at the commit.
-    ///
-    /// # Errors
-    /// As [`EngineTransaction::get`].
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-
-    /// Writes the changes, with the durability of [`EngineSettings::sync`].
-    ///
-    /// # Errors
-    /// As [`EngineTransaction::get`].
-    fn commit(self: Box<Self>) -> Result<()>;
-}
-
 /// Makes a run in `dir`.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 //! locked, or checked at the commit. (LavaStore's optimistic transactions read one moment, which is stricter.)
 
 use crate::rocks::{Rocks, VERSION};
-use bench::transactions::EngineTransaction;
+use bench::engine::EngineTransaction;
 use bench::{Batch, Engine, EngineSettings, Error, Opener, Result};
 use rocksdb::{
     Direction, ErrorKind, IteratorMode, OptimisticTransactionDB, OptimisticTransactionOptions, Transaction,

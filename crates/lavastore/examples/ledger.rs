@@ -19,7 +19,8 @@
 //! [`Ledger::send`] prepares the credit in the other store, and then commits the debit with the
 //! entry: this commit decides. A crash before it leaves a prepared credit without an entry, one
 //! after it a prepared credit with one: [`Ledger::settle`] rolls back the first, and commits the
-//! second.
+//! second. Call it after each open, and let one ledger send to another one: a credit of a third one
+//! would find no entry.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program on the machine")]
 
@@ -70,7 +71,7 @@ impl Ledger {
     }
 
     /// Moves an amount to an account of another store, durably. After an error, repeat the call
-    /// with the same number.
+    /// with the same number; after `Io` or `Poisoned`, open the store again before.
     pub fn send(&self, number: u64, way: (&str, &str, &Ledger), amount: i64) -> Result<Outcome> {
         let (from, to, other) = way;
         other.settle(self)?;
@@ -82,17 +83,19 @@ impl Ledger {
             is_new = self.debit(debit, number, (from, to), amount)?;
             if is_new { Ok(Outcome::Done) } else { self.outcome(debit, number) }
         });
-        // After an unknown fate the entry decides, at the next call.
-        match outcome {
+        match &outcome {
             Ok(Outcome::Done) if is_new => credit.commit()?,
-            Ok(_) => credit.roll_back()?,
-            Err(_) => drop(credit),
+            // The debit may exist: the next open tells.
+            Err(e) if matches!(e.kind(), ErrorKind::Io | ErrorKind::Poisoned) => drop(credit),
+            _ => credit.roll_back()?,
         }
         outcome
     }
 
     /// Ends the credits that a crash has left here, as the ledger `from` has decided.
     pub fn settle(&self, from: &Ledger) -> Result<()> {
+        // An entry that is seen must not be lost any more. (It fails if a debit may be lost.)
+        from.db.sync()?;
         for name in self.db.prepared_transactions()? {
             let Some(credit) = self.db.prepared_transaction(&name)? else { continue };
             match from.entries.contains_key(&name)? {

@@ -49,8 +49,8 @@ impl Db {
     /// other write comes between. Returns the value before.
     ///
     /// `update` gets the present value, or `None` for an absent key, and decides to keep, delete or
-    /// set it. It runs again after another write of the key, so it must have no other effect.
-    /// [`WriteOptions::wait_at_most`] bounds each round.
+    /// set it. It may be called several times, so it must have no other effect. There is no limit of
+    /// rounds; [`WriteOptions::wait_at_most`] bounds each of them.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -34,7 +34,9 @@ impl Transaction {
     /// * `Corruption`: see [`Db::prepared_transactions`](crate::Db::prepared_transactions).
     /// * The errors of [`Db::write`](crate::Db::write).
     ///
+    /// A family with prepared changes must not be dropped: the commit would fail with `NotFound`.
     /// After an error other than `Io` and `Poisoned` nothing was written, and the locks are released.
+    /// After these two, open the store again and look for the name.
     pub fn prepare(self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction> {
         let (inner, family, write) = self.into_parts();
         let inner = family.prepared().prepare(inner, name.as_ref())?;
@@ -43,8 +45,9 @@ impl Transaction {
 }
 
 impl Db {
-    /// Returns the names of the prepared transactions that nobody has in hand: after an open those
-    /// that a crash or a close has left, to commit them or roll them back.
+    /// Returns the names of the prepared transactions without a [`PreparedTransaction`] in this
+    /// process: after an open those that a crash or a close has left, to commit them or roll them
+    /// back.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -60,11 +63,12 @@ impl Db {
     /// opened. The rows of its transactions are not locked then. Repair the store and open it again;
     /// delete a record that stays unreadable.
     pub fn prepared_transactions(&self) -> Result<Vec<Vec<u8>>> {
-        self.default_handle().prepared().names()
+        let family = self.default_handle();
+        family.prepared().names(family.kv())
     }
 
-    /// Takes a prepared transaction by its name, to end it. `None`: it was ended, or another thread
-    /// has it in hand.
+    /// Takes a prepared transaction by its name, to end it. `None`: it was ended, or a
+    /// [`PreparedTransaction`] of it exists.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -77,7 +81,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::prepared_transactions`].
+    /// Those of [`Db::prepared_transactions`], if there is no readable one of this name.
     pub fn prepared_transaction(&self, name: impl AsRef<[u8]>) -> Result<Option<PreparedTransaction>> {
         let family = self.default_handle().clone();
         let taken = family.prepared().take(family.kv(), name.as_ref())?;
@@ -122,8 +126,10 @@ impl PreparedTransaction {
     }
 
     /// Writes the changes as one batch, and releases the row locks: the second phase. It has the
-    /// durability of the transaction's options, or that of the store if it was taken by name. After a
-    /// crash before it is durable, the transaction is prepared again.
+    /// durability of the transaction's options, or that of the store if it was taken by name, and is
+    /// at least buffered. After a
+    /// crash before it is durable, the next open lists the transaction once more: the coordinator
+    /// keeps its decision until then.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -137,7 +143,8 @@ impl PreparedTransaction {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::write`](crate::Db::write). It stays prepared: take it again by its name.
+    /// Those of [`Db::write`](crate::Db::write). It stays prepared: take it again by its name. After
+    /// `Io` or `Poisoned` only the next open tells.
     pub fn commit(self) -> Result<()> {
         let PreparedTransaction { inner, family: _family, write } = self;
         inner.commit(&write)

@@ -7,8 +7,8 @@ use crate::{Db, Error, Family, LogBatch, Requests, Result, Value, WriteOptions, 
 use transactions::{ForUpdate, LockOptions, Scan, TransactionOptions};
 
 impl Db {
-    /// Begins a transaction, to read several keys and then change some of them so that no other
-    /// write comes between. For one key, [`Db::fetch_and_update`] is shorter; for changes that
+    /// Begins a transaction, to read several keys and change some of them, unless another write has
+    /// changed these meanwhile. For one key, [`Db::fetch_and_update`] is shorter; for changes that
     /// depend on no read, a [`WriteBatch`](crate::WriteBatch) suffices.
     ///
     /// The transaction reads the state of this moment and takes no lock. It may run beside any
@@ -37,9 +37,8 @@ impl Db {
     ///
     /// It locks each key that it changes or reads by [`Transaction::get_for_update`], until it
     /// ends. Other transactions with locks and plain writes of that key wait meanwhile; a plain
-    /// write waits for at most a second, and then fails with `Busy`. Reads without a lock wait for
-    /// nothing. A plain write of a locked key by the same thread waits in vain: write it in the
-    /// transaction.
+    /// write waits for a second, or up to its own `wait_at_most`, and then fails with `Busy`. Reads without a lock wait for
+    /// nothing. A plain write of a locked key by the same thread fails: write it in the transaction.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -116,7 +115,8 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::get`](crate::Db::get); `TooLarge`: the transaction tracks too many keys.
+    /// Those of [`Db::get`](crate::Db::get); `TooLarge`: the transaction tracks too many keys. With row
+    /// locks and `Serializable`, those of [`Transaction::get_for_update`].
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.inner.get(self.family.inner(), key.as_ref())
     }
@@ -187,7 +187,7 @@ impl Transaction {
     }
 
     /// Sets a key of the family `default` at the commit. The commit fails if another write has
-    /// changed the key since the begin.
+    /// changed the key since the begin. With row locks, this call locks the key.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -199,7 +199,8 @@ impl Transaction {
     ///
     /// # Errors
     /// `TooLarge`: key, value, changes or tracked keys are over the limits. Nothing was added, but the
-    /// commit may depend on the key.
+    /// commit may depend on the key. With row locks, `Busy` and `Conflict` as
+    /// [`Transaction::get_for_update`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.inner.put(self.family.inner(), key.as_ref(), value.as_ref())
     }
@@ -238,7 +239,8 @@ impl Transaction {
     }
 
     /// Deletes a key of the family `default` at the commit; an absent key is no error. The commit
-    /// fails if another write has changed the key since the begin.
+    /// fails if another write has changed the key since the begin. With row locks, this call locks
+    /// the key.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -346,7 +348,8 @@ impl Transaction {
 
     /// Writes all changes as one batch, if no other write has changed a key on which the
     /// transaction depends. On return every reader sees them, and they have the durability of the
-    /// options. Without changes it checks the keys only.
+    /// options. Without changes it checks the keys; a durable one then waits until all that it may
+    /// have read is durable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -404,8 +407,8 @@ impl Requests {
     /// [`WriteRequest::visible`] resolves when readers see the changes, and the request itself when
     /// they have their durability. [`Transaction::commit`] blocks instead.
     ///
-    /// The write has the options of these requests and its place in their order. Row locks end as
-    /// soon as it has its sequence, before it is durable.
+    /// The write has the options of these requests, not those of the transaction, and its place in
+    /// their order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -43,11 +43,18 @@ pub const NAME_LEN_MAX: usize = 1 << 10;
 /// The version of a record.
 const VERSION: u8 = 1;
 
-/// The prepared transactions of an open store that nobody has taken.
+/// The prepared transactions of an open store without a [`PreparedTransaction`].
 #[derive(Debug)]
 pub struct PreparedTransactions {
-    /// By name. An error: the records could not be read at the open.
-    waiting: Mutex<Result<BTreeMap<Vec<u8>, Prepared>>, rank::PreparedTransactions>,
+    /// By name, with the first failure of the open.
+    waiting: Mutex<Waiting, rank::PreparedTransactions>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    by_name: BTreeMap<Vec<u8>, Prepared>,
+    /// Some records could not be read, or their rows not be locked.
+    failure: Option<Error>,
 }
 
 /// A transaction whose record is durable.
@@ -74,27 +81,36 @@ impl PreparedTransactions {
     /// Reads the records of a store that is being opened, and locks their rows. A record that
     /// cannot be read does not prevent the open: see [`PreparedTransactions::names`].
     pub fn recover(db: &Db) -> Arc<PreparedTransactions> {
-        Arc::new(PreparedTransactions { waiting: Mutex::new(read_records(db)) })
+        let mut waiting = Waiting::default();
+        waiting.failure = read_records(db, &mut waiting).err().or(waiting.failure);
+        Arc::new(PreparedTransactions { waiting: Mutex::new(waiting) })
     }
 
-    /// Returns the names of the prepared transactions that nobody has taken.
+    /// Returns the names of the prepared transactions without a [`PreparedTransaction`].
     ///
     /// # Errors
     /// Those of a read at the open; `Corruption` for a record.
-    pub fn names(&self) -> Result<Vec<Vec<u8>>> {
-        lock(&self.waiting).as_ref().map(|waiting| waiting.keys().cloned().collect()).map_err(Error::clone)
+    pub fn names(&self, db: &Db) -> Result<Vec<Vec<u8>>> {
+        db.check_process()?;
+        let waiting = lock(&self.waiting);
+        match &waiting.failure {
+            Some(e) => Err(e.clone()),
+            None => Ok(waiting.by_name.keys().cloned().collect()),
+        }
     }
 
-    /// Takes a prepared transaction. `None`: there is none of this name, or somebody has it.
+    /// Takes a prepared transaction. `None`: there is none of this name, or a
+    /// [`PreparedTransaction`] of it exists.
     ///
     /// # Errors
-    /// Those of [`PreparedTransactions::names`].
+    /// Those of [`PreparedTransactions::names`], if there is none of this name.
     pub fn take(self: &Arc<Self>, db: &Db, name: &[u8]) -> Result<Option<PreparedTransaction>> {
-        let found = match &mut *lock(&self.waiting) {
-            Ok(waiting) => waiting.remove(name),
-            Err(e) => return Err(e.clone()),
-        };
-        Ok(found.map(|prepared| self.handle(db, name, prepared)))
+        db.check_process()?;
+        let mut waiting = lock(&self.waiting);
+        match (waiting.by_name.remove(name), &waiting.failure) {
+            (None, Some(e)) => Err(e.clone()),
+            (found, _) => Ok(found.map(|prepared| self.handle(db, name, prepared))),
+        }
     }
 
     /// Prepares a transaction, durably.
@@ -111,13 +127,13 @@ impl PreparedTransactions {
             );
             return Err(Error::invalid(why));
         }
-        self.names()?;
         if transaction.options().locks.is_none() {
             let why = "a transaction without row locks cannot be prepared, since others could change its rows \
                        until the commit: begin it with locks";
             return Err(Error::invalid(why));
         }
         let (db, changes, conditions) = transaction.into_parts();
+        self.names(&db)?;
         if conditions.reads.is_some() {
             let why = "a transaction that depends on a range cannot be prepared, since ranges have no locks: \
                        read single keys, or scan under snapshot isolation";
@@ -130,12 +146,15 @@ impl PreparedTransactions {
             None => create_family(&db)?,
         };
         let record = [&[VERSION][..], &changes.encode()].concat();
+        let prepared = Prepared::new(&family, name, changes, owner);
+        // From here on the commit must not fail for reasons that are known now.
+        db.check_batch(&prepared.commit)?;
         let durable = WriteOptions { durability: Some(Durability::Durable), ..WriteOptions::default() };
         if !put_if_absent(&db, &family, name, &record, &durable)? {
             let why = "a prepared transaction has this name: commit it, roll it back, or choose another name";
             return Err(Error::new(ErrorKind::AlreadyExists, why));
         }
-        Ok(self.handle(&db, name, Prepared::new(&family, name, changes, owner)))
+        Ok(self.handle(&db, name, prepared))
     }
 
     fn handle(self: &Arc<Self>, db: &Db, name: &[u8], prepared: Prepared) -> PreparedTransaction {
@@ -158,24 +177,29 @@ fn create_family(db: &Db) -> Result<ColumnFamily> {
     }
 }
 
-fn read_records(db: &Db) -> Result<BTreeMap<Vec<u8>, Prepared>> {
-    let mut found = BTreeMap::new();
-    let Some(family) = db.column_family(FAMILY) else { return Ok(found) };
+/// Reads all records and locks their rows; goes on after a bad one.
+fn read_records(db: &Db, waiting: &mut Waiting) -> Result<()> {
+    let Some(family) = db.column_family(FAMILY) else { return Ok(()) };
     let mut records = db.iter_cf(&family, ReadOptions::default())?;
     records.seek_to_first()?;
     while records.valid() {
         let name = records.key().to_vec();
-        let changes = decode(records.value()?).map_err(|e| {
-            let why = format!("the prepared transaction \"{}\" of family {FAMILY}: {e}", name.escape_ascii());
-            Error::corruption(why)
-        })?;
-        let owner = db.lock_owner(None)?;
-        owner.lock_rows_of(&changes)?;
-        let prepared = Prepared::new(&family, &name, changes, owner);
-        found.insert(name, prepared);
+        let locked = decode(records.value()?).and_then(|changes| {
+            let owner = db.lock_owner(None)?;
+            owner.lock_rows_of(&changes)?;
+            Ok(Prepared::new(&family, &name, changes, owner))
+        });
+        match locked {
+            Ok(prepared) => drop(waiting.by_name.insert(name, prepared)),
+            Err(e) => {
+                let why =
+                    format!("the prepared transaction \"{}\" of family {FAMILY}: {e}", name.escape_ascii());
+                waiting.failure.get_or_insert_with(|| Error::corruption(why));
+            }
+        }
         records.next()?;
     }
-    Ok(found)
+    Ok(())
 }
 
 fn decode(record: &[u8]) -> Result<WriteBatch> {
@@ -223,8 +247,14 @@ impl PreparedTransaction {
     }
 
     fn end(&mut self, batch: impl Fn(&Prepared) -> &WriteBatch, options: &WriteOptions) -> Result<()> {
+        // In no log, the record would come back after a crash, and undo later writes.
+        let durability = match options.durability.unwrap_or_else(|| self.db.durability()) {
+            Durability::Volatile => Durability::Buffered,
+            durability => durability,
+        };
+        let options = WriteOptions { durability: Some(durability), ..*options };
         if let Some(prepared) = &self.prepared {
-            self.db.write_if(batch(prepared), &prepared.conditions, options)?;
+            self.db.write_if(batch(prepared), &prepared.conditions, &options)?;
         }
         self.prepared = None;
         Ok(())
@@ -233,8 +263,9 @@ impl PreparedTransaction {
 
 impl Drop for PreparedTransaction {
     fn drop(&mut self) {
-        if let (Some(prepared), Ok(waiting)) = (self.prepared.take(), &mut *lock(&self.all.waiting)) {
-            waiting.insert(std::mem::take(&mut self.name), prepared);
+        // In a child of `fork` another thread may have held the lock.
+        if let Some(prepared) = self.prepared.take().filter(|_| self.db.check_process().is_ok()) {
+            lock(&self.all.waiting).by_name.insert(std::mem::take(&mut self.name), prepared);
         }
     }
 }

@@ -91,7 +91,7 @@ pub struct Transaction {
     db: Db,
     options: TransactionOptions,
     changes: IndexedBatch,
-    /// What the commit depends on. The snapshot of its read set is the moment of all reads without
+    /// The conditions of the commit. The snapshot of the read set is the moment of all reads without
     /// a lock. The owner is added with the first lock.
     conditions: Conditions,
 }
@@ -107,7 +107,7 @@ impl Transaction {
         transaction
     }
 
-    /// Returns what was read. The first call fixes the moment of the reads.
+    /// Returns the read set. The first call fixes the moment of the reads.
     fn reads(&mut self) -> &mut ReadSet {
         let Transaction { db, conditions, .. } = self;
         conditions.reads.get_or_insert_with(|| ReadSet::new(db.snapshot_named("transaction")))

@@ -234,6 +234,7 @@ fn edges(
 
 /// Looks for circles, those with the fewest kinds of edges first.
 fn check_circles(edges: &Edges, found: &mut BTreeMap<Anomaly, String>) {
+    let mut known: BTreeSet<usize> = BTreeSet::new();
     for (anomaly, kinds) in [
         (Anomaly::G0, &[Kind::Ww][..]),
         (Anomaly::G1c, &[Kind::Ww, Kind::Wr]),
@@ -245,6 +246,11 @@ fn check_circles(edges: &Edges, found: &mut BTreeMap<Anomaly, String>) {
             members.entry(*component).or_default().push(nth);
         }
         for circle in members.into_values().filter(|members| members.len() > 1) {
+            // A circle of fewer kinds is one of more kinds, too.
+            if circle.iter().all(|member| known.contains(member)) {
+                continue;
+            }
+            known.extend(&circle);
             let single = single_rw(edges, &circle, &components);
             let anomaly = match anomaly {
                 Anomaly::G2 if single => Anomaly::GSingle,

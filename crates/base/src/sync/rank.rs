@@ -94,7 +94,7 @@ ranks! {
     Workers,
     /// Checkpoints, one at a time.
     Checkpoint,
-    /// Prepared transactions that nobody has taken.
+    /// Prepared transactions that are in no hand of a program.
     PreparedTransactions,
     /// Parameters of the start of the log, until there is space for it.
     LogUnstarted,

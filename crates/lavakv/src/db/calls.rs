@@ -3,10 +3,11 @@
 use super::Db;
 use crate::batch::WriteBatch;
 use crate::batch::payload::Payload;
-use crate::context::options::WriteOptions;
+use crate::context::options::{Durability, WriteOptions};
 use crate::read::options::ReadAt;
 use crate::tree::family::ColumnFamily;
 use crate::write::conditions::Conditions;
+use crate::write::large_value;
 use crate::write::row_locks::LockOwner;
 use crate::write::validation::{Pins, ReadSet};
 use base::Result;
@@ -50,6 +51,20 @@ impl Db {
             self.engine().tree.sequence_of(Some(reads.snapshot()))?;
         }
         self.run_write(Payload::batch(batch), terms, Some(conditions))
+    }
+
+    /// Fails if a batch cannot be written as it is, now or later.
+    ///
+    /// # Errors
+    /// `TooLarge`; `InvalidArgument`: an empty key in a store of format 1; `NotFound`: a dropped
+    /// family.
+    pub fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
+        large_value::check_batch(&self.engine().writes, batch)
+    }
+
+    /// Returns the durability of writes whose options name none.
+    pub fn durability(&self) -> Durability {
+        self.engine().context.options.durability
     }
 
     /// Adds an owner of row locks, which end after `expires_after` at the latest.

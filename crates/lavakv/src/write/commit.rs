@@ -129,6 +129,11 @@ impl WriteState {
         }
     }
 
+    /// Sets the end of its wait for row locks, in clock nanoseconds.
+    pub fn waits_for_rows_until(&mut self, until_ns: Option<u64>) {
+        self.locked_until_ns = until_ns;
+    }
+
     /// Returns the remaining wait of a write that is logged and inserted.
     pub fn logged(&self) -> Option<Logged> {
         match self.stage {
@@ -276,10 +281,13 @@ impl<'a> WriteOp<'a> {
         };
         let mut writer = match entered {
             Entered::Open(writer) => writer,
-            Entered::Needs(need) => return Ok(WriteStep::Needs(need)),
+            Entered::Needs(need) => {
+                self.state.locked_until_ns = None;
+                return Ok(WriteStep::Needs(need));
+            }
         };
         if (self.conditions.is_some() || writes.row_locks.is_any())
-            && let Some(need) = self.row_lock_obstacle()?
+            && let Some(need) = self.row_lock_obstacle(until_ns)?
         {
             return Ok(WriteStep::Needs(need));
         }
@@ -319,10 +327,12 @@ impl<'a> WriteOp<'a> {
     }
 
     /// Returns the wait condition of a write of rows that others have locked.
-    fn row_lock_obstacle(&mut self) -> Result<Option<WaitCondition>> {
-        let owner = self.owner();
-        let until_ns = &mut self.state.locked_until_ns;
-        let wait = self.writes.row_locks.obstacle(&self.payload, owner, until_ns)?;
+    fn row_lock_obstacle(&mut self, deadline_ns: u64) -> Result<Option<WaitCondition>> {
+        let (owner, until_ns) = (self.owner(), &mut self.state.locked_until_ns);
+        let wait = self.writes.row_locks.obstacle(&self.payload, owner, (until_ns, deadline_ns))?;
+        if wait.is_none() {
+            self.state.locked_until_ns = None;
+        }
         Ok(wait.map(WaitCondition::RowLock))
     }
 
@@ -341,14 +351,14 @@ impl<'a> WriteOp<'a> {
         Ok(WriteStep::Done)
     }
 
-    /// Handles an empty batch. A durable one waits for all writes that were logged before it; that
-    /// of a transaction only checks its reads.
+    /// Handles an empty batch. A durable one waits for all writes that were logged before it: a
+    /// transaction may have read some of them.
     fn log_nothing(&mut self) -> Result<WriteStep> {
         let writes = self.writes;
         self.state.stage = Stage::Done;
         if let Some(conditions) = self.conditions {
             conditions.reads.as_ref().map_or(Ok(()), |reads| reads.check_now(writes))?;
-            return Ok(WriteStep::Done);
+            conditions.owner.as_ref().map_or(Ok(()), LockOwner::check)?;
         }
         if !self.state.durability.waits_for_device() {
             return Ok(WriteStep::Done);

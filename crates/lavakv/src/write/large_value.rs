@@ -269,23 +269,37 @@ pub(crate) fn write_batch(
     op.under(conditions).run(patience)
 }
 
+/// Fails if a batch cannot be written as it is, now or later.
+///
+/// # Errors
+/// `TooLarge`; `InvalidArgument` for an empty key in a store of format 1; `NotFound` for a dropped
+/// family.
+pub(crate) fn check_batch(writes: &WritePath, batch: &WriteBatch) -> Result<()> {
+    if batch.has_empty_key() {
+        writes.check_empty_key()?;
+    }
+    // The long values are not logged, so they do not count.
+    let changes = BatchEntries::of(batch.body()).flatten().filter(|change| is_long(writes, change));
+    batch.check(changes.map(|change| change.value.len()).sum())?;
+    writes.tree.families.find_all(batch.families())?.iter().try_for_each(|family| family.check_there())
+}
+
+/// Returns true if a change gets a file of its own.
+fn is_long(writes: &WritePath, change: &Change<'_>) -> bool {
+    change.kind == ValueKind::Value && change.value.len() >= segments::threshold(&writes.context.options)
+}
+
 fn place_of_batch(
     writes: &Arc<WritePath>,
     batch: &WriteBatch,
     patience: &mut WriteDeadline,
 ) -> Result<(WriteBatch, Vec<PendingSegment>)> {
-    if batch.has_empty_key() {
-        writes.check_empty_key()?;
-    }
-    let longest = segments::threshold(&writes.context.options) - 1;
-    let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
-    // The long values are not logged, so they do not count. The check comes before the first file.
-    let changes = BatchEntries::of(batch.body()).flatten();
-    batch.check(changes.filter(is_long).map(|change| change.value.len()).sum())?;
+    // Before the first file.
+    check_batch(writes, batch)?;
     let (mut referring, mut drafts) = (WriteBatch::new(), Vec::new());
     for change in BatchEntries::of(batch.body()) {
         let change = change.expect("a batch encodes its own entries");
-        if !is_long(&change) {
+        if !is_long(writes, &change) {
             referring.push(change.kind, change.family, change.key, change.value);
             continue;
         }

@@ -59,7 +59,14 @@ impl PendingWrite {
         // `patience` begins with the call that submits the write.
         let WriteTerms { durability, patience } = terms;
         let is_long = payload.longest_value() >= threshold(&writes.context.options);
-        let state = (!is_long).then(|| WriteState::new(&payload.borrowed(), durability, Vec::new()));
+        let state = (!is_long).then(|| {
+            let mut state = WriteState::new(&payload.borrowed(), durability, Vec::new());
+            // A wait for row locks begins here: many writes in one queue wait at the same time.
+            if patience.until_ns() == u64::MAX {
+                state.waits_for_rows_until(writes.row_locks.write_wait_end());
+            }
+            state
+        });
         PendingWrite { writes: writes.clone(), payload, durability, patience, state, wait: None, conditions }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! **Plain writes hold no locks.** A write compares its rows with the table under the writer's
 //! lock, once it is admitted. If another owner has locked one, it releases the writer's lock and
-//! waits, for at most [`WRITE_WAIT`]. So plain writes are in no deadlock, and cannot hold up a
+//! waits up to its deadline, or for [`WRITE_WAIT`] if it has none. So plain writes are in no deadlock, and cannot hold up a
 //! transaction. They do not queue: under constant locks of a row, a plain write of it may fail with
 //! `Busy`.
 //!
@@ -36,7 +36,7 @@ use std::time::Duration;
 pub use table::LockMode;
 use table::{Answer, LockTable, OwnerId};
 
-/// Longest wait of a plain write for row locks.
+/// Longest wait of a plain write without a deadline for row locks.
 pub(super) const WRITE_WAIT: Duration = Duration::from_secs(1);
 
 /// A plain write that waits for a lock looks after this time whether its owner has expired.
@@ -51,7 +51,7 @@ pub(crate) struct RowLocks {
     /// Number of held locks. Raised before the barrier of [`LockOwner::lock`], so a write that
     /// takes the writer's lock after it sees it.
     held: AtomicU64,
-    /// Raised after each release.
+    /// Raised after each release, and each grant to a waiting owner.
     releases: AtomicU64,
 }
 
@@ -62,6 +62,13 @@ pub(crate) struct RowLockWait {
     releases: u64,
     /// Time of the next check, in clock nanoseconds.
     until_ns: u64,
+}
+
+impl RowLockWait {
+    /// Returns the time of the next check in a wait until `until_ns`, in clock nanoseconds.
+    pub fn look_ns(&self, until_ns: u64) -> u64 {
+        self.until_ns.min(until_ns)
+    }
 }
 
 impl RowLocks {
@@ -76,6 +83,12 @@ impl RowLocks {
         self.held.load(Ordering::Relaxed) != 0
     }
 
+    /// Returns the end of the wait of a write that begins now and has no deadline. `None`: no row is
+    /// locked.
+    pub(super) fn write_wait_end(&self) -> Option<u64> {
+        self.is_any().then(|| self.context.now_ns().saturating_add(saturating_ns(WRITE_WAIT)))
+    }
+
     /// Returns true if a write can look again.
     pub(super) fn is_over(&self, wait: &RowLockWait, now_ns: u64) -> bool {
         self.releases() != wait.releases || now_ns >= wait.until_ns
@@ -88,16 +101,18 @@ impl RowLocks {
 
     /// Compares the rows of a write with the locks of owners other than `owner`, under the writer's
     /// lock. Returns the condition of a write that must wait. `until_ns`: the end of its wait, set
-    /// when it begins.
+    /// when it begins. `deadline_ns`: its deadline, `u64::MAX` for none.
     ///
     /// # Errors
-    /// `Conflict`: its own locks have expired. `Busy`: it has waited for [`WRITE_WAIT`].
+    /// `Conflict`: its own locks have expired. `Busy`: it has waited for too long.
     pub(super) fn obstacle(
         &self,
         payload: &Payload<'_>,
         owner: Option<&LockOwner>,
-        until_ns: &mut Option<u64>,
+        (until_ns, deadline_ns): (&mut Option<u64>, u64),
     ) -> Result<Option<RowLockWait>> {
+        // Read before the table, so that no release is missed.
+        let releases = self.releases();
         let (now_ns, owner) = (self.context.now_ns(), owner.map(|owner| owner.0.id));
         let locked = {
             let mut table = lock(&self.table);
@@ -106,7 +121,11 @@ impl RowLocks {
         };
         let Some(key) = locked else { return Ok(None) };
         let is_first = until_ns.is_none();
-        let until_ns = *until_ns.get_or_insert(now_ns.saturating_add(WRITE_WAIT.as_nanos() as u64));
+        let longest = || match deadline_ns {
+            u64::MAX => now_ns.saturating_add(saturating_ns(WRITE_WAIT)),
+            deadline_ns => deadline_ns,
+        };
+        let until_ns = *until_ns.get_or_insert_with(longest);
         if is_first {
             self.context.stats.row_lock_waits.add(1);
         }
@@ -114,7 +133,7 @@ impl RowLocks {
             return Err(self.timed_out(&key));
         }
         let look_ns = until_ns.min(now_ns.saturating_add(LOOK_NS));
-        Ok(Some(RowLockWait { releases: self.releases(), until_ns: look_ns }))
+        Ok(Some(RowLockWait { releases, until_ns: look_ns }))
     }
 
     fn timed_out(&self, key: &[u8]) -> Error {
@@ -127,25 +146,20 @@ impl RowLocks {
         Error::new(ErrorKind::Busy, why)
     }
 
-    /// Changes the table. `releases`: waiting calls may get their locks.
+    /// Changes the table, and wakes waiting calls if they may go on.
     fn edit<T>(&self, edit: impl FnOnce(&mut LockTable) -> T) -> T {
         let mut table = lock(&self.table);
-        let before = table.held();
+        let (before, granted) = (table.held(), table.granted());
         let outcome = edit(&mut table);
-        let held = table.held();
+        let (held, granted) = (table.held(), table.granted() - granted);
         self.held.store(held as u64, Ordering::Relaxed);
         self.context.stats.row_locks.set(held as u64);
         drop(table);
-        if held < before {
-            self.notify();
+        if held < before || granted > 0 {
+            self.releases.fetch_add(1, Ordering::SeqCst);
+            self.context.signals.notify_progress();
         }
         outcome
-    }
-
-    /// Wakes the calls that wait for locks.
-    fn notify(&self) {
-        self.releases.fetch_add(1, Ordering::SeqCst);
-        self.context.signals.notify_progress();
     }
 }
 
@@ -208,8 +222,6 @@ impl LockOwner {
         let until_ns = context.now_ns().saturating_add(saturating_ns(at_most));
         let is_new = self.wait(family, key, mode, until_ns).inspect_err(|_| {
             writes.row_locks.edit(|table| table.leave_queue(*id));
-            // Others may have waited behind it.
-            writes.row_locks.notify();
         })?;
         if is_new {
             let registered = {
@@ -255,6 +267,7 @@ impl LockOwner {
         let mut has_waited = false;
         loop {
             context.check_open()?;
+            context.health.check()?;
             let (releases, now_ns) = (locks.releases(), context.now_ns());
             let request = |table: &mut LockTable| table.request((*id, mode), family.id(), key, now_ns);
             let retry_ns = match locks.edit(request)? {
@@ -277,9 +290,19 @@ impl LockOwner {
                 context.stats.row_lock_waits.add(1);
             }
             context.wait_before(retry_ns.min(until_ns), || {
-                locks.releases() != releases || context.check_open().is_err()
+                locks.releases() != releases || context.health.is_poisoned() || context.check_open().is_err()
             });
         }
+    }
+
+    /// Fails if the locks have expired.
+    ///
+    /// # Errors
+    /// `Conflict`.
+    pub(super) fn check(&self) -> Result<()> {
+        let Held { writes, id } = &*self.0;
+        let now_ns = writes.context.now_ns();
+        writes.row_locks.edit(|table| table.check_owner(*id, now_ns))
     }
 
     /// Lets the locks live until the drop, whatever their expiry was.

@@ -173,6 +173,11 @@ fn an_expired_transaction_writes_nothing() {
     other.commit().unwrap();
     assert_eq!(kind(late.put(family, b"more", b"")), ErrorKind::Conflict);
     assert_eq!(kind(late.commit()), ErrorKind::Conflict);
+    // A commit without changes rests on the locks as well.
+    let mut reader = Transaction::begin(&db, terms);
+    lock(&mut reader, family, b"key").unwrap();
+    db.put(b"key", b"other").unwrap();
+    assert_eq!(kind(reader.commit()), ErrorKind::Conflict);
     assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"other"[..]));
 }
 

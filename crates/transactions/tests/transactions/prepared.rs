@@ -2,7 +2,9 @@
 
 use crate::{small, store};
 use lavastore_transactions::lavakv::sim::{CrashKind, SimEnv};
-use lavastore_transactions::lavakv::{ColumnFamily, Db, ErrorKind, ReadOptions, Result, WriteOptions};
+use lavastore_transactions::lavakv::{
+    ColumnFamily, Db, Durability, ErrorKind, ReadOptions, Result, WriteOptions,
+};
 use lavastore_transactions::prepared::FAMILY;
 use lavastore_transactions::{
     Isolation, LockOptions, PreparedTransaction, PreparedTransactions, Transaction, TransactionOptions,
@@ -38,18 +40,18 @@ fn a_prepared_transaction_survives_crashes_until_it_is_decided() {
         let mut sim = SimEnv::new(1);
         let db = Db::open_in(sim.env(), "/store", small()).unwrap();
         let all = PreparedTransactions::recover(&db);
-        assert!(all.names().unwrap().is_empty());
+        assert!(all.names(&db).unwrap().is_empty());
         let prepared = prepare(&db, &all, b"one").unwrap();
         for life in 0..3 {
             sim = sim.crash(CrashKind::PowerLoss, life);
             let db = Db::open_in(sim.env(), "/store", small()).unwrap();
             let (all, family) = (PreparedTransactions::recover(&db), db.default_column_family());
-            assert_eq!(all.names().unwrap(), [b"one"]);
+            assert_eq!(all.names(&db).unwrap(), [b"one"]);
             assert!(is_locked(&db, family) && db.get(b"key").unwrap().is_none());
             let taken = all.take(&db, b"one").unwrap().unwrap();
-            assert!(all.names().unwrap().is_empty() && all.take(&db, b"one").unwrap().is_none());
+            assert!(all.names(&db).unwrap().is_empty() && all.take(&db, b"one").unwrap().is_none());
             drop(taken);
-            assert_eq!(all.names().unwrap(), [b"one"], "the drop leaves it prepared");
+            assert_eq!(all.names(&db).unwrap(), [b"one"], "the drop leaves it prepared");
             db.flush().unwrap();
         }
         drop((prepared, db));
@@ -112,12 +114,17 @@ fn an_unreadable_record_is_reported_and_the_store_opens() {
     for damaged in [&b""[..], &newer, &good[..good.len() - 1], &[&good[..], &[0]].concat()] {
         db.put_cf(&records, b"one", damaged).unwrap();
         let all = PreparedTransactions::recover(&db);
-        let e = all.names().unwrap_err();
+        let e = all.names(&db).unwrap_err();
         assert!(e.kind() == ErrorKind::Corruption && e.to_string().contains("\"one\""), "{e}");
         assert_eq!(kind(prepare(&db, &all, b"two")), ErrorKind::Corruption);
     }
+    // A readable one can be ended nevertheless.
+    db.put_cf(&records, b"two", &good).unwrap();
+    let all = PreparedTransactions::recover(&db);
+    assert!(all.names(&db).is_err() && all.take(&db, b"one").is_err());
+    all.take(&db, b"two").unwrap().unwrap().roll_back(&WriteOptions::default()).unwrap();
     db.put_cf(&records, b"one", &good).unwrap();
-    assert_eq!(PreparedTransactions::recover(&db).names().unwrap(), [b"one"]);
+    assert_eq!(PreparedTransactions::recover(&db).names(&db).unwrap(), [b"one"]);
 }
 
 /// The record as docs/format/prepared.md has it.
@@ -134,4 +141,33 @@ fn a_record_has_the_documented_bytes() {
     let put = [&[1, 0, 3][..], b"key", &[5], b"value"].concat();
     let delete = [&[0, 0, 3][..], b"old"].concat();
     assert_eq!(*record, [&[1, 2, 0, 0, 0][..], &put, &delete].concat());
+}
+
+/// A transaction that could never be committed is refused before its record is written.
+#[test]
+fn a_transaction_too_large_for_its_commit_is_not_prepared() {
+    let db = store(1);
+    let (all, family) = (PreparedTransactions::recover(&db), db.default_column_family());
+    let mut transaction = begin(&db, Isolation::Snapshot);
+    // The transaction counts 128 bytes for each change; the delete of the record needs more.
+    let len = lavastore_transactions::lavakv::limits::BATCH_LEN_MAX / 5 - 130;
+    for nth in 0..5 {
+        transaction.put(family, &[nth], &vec![nth; len]).unwrap();
+    }
+    assert_eq!(kind(all.prepare(transaction, &[b'n'; 1024])), ErrorKind::TooLarge);
+    assert!(all.names(&db).unwrap().is_empty() && !is_locked(&db, family));
+}
+
+#[test]
+fn a_volatile_commit_of_a_prepared_transaction_survives_the_death_of_the_process() {
+    let mut sim = SimEnv::new(1);
+    let db = Db::open_in(sim.env(), "/store", small()).unwrap();
+    let all = PreparedTransactions::recover(&db);
+    let volatile = WriteOptions { durability: Some(Durability::Volatile), ..WriteOptions::default() };
+    prepare(&db, &all, b"one").unwrap().commit(&volatile).unwrap();
+    db.put(b"key", b"later").unwrap();
+    sim = sim.crash(CrashKind::ProcessKill, 1);
+    let db = Db::open_in(sim.env(), "/store", small()).unwrap();
+    assert!(PreparedTransactions::recover(&db).names(&db).unwrap().is_empty());
+    assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"later"[..]));
 }

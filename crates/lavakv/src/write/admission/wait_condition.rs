@@ -122,6 +122,14 @@ impl WaitCondition {
         matches!(self, WaitCondition::Durable | WaitCondition::Visible | WaitCondition::Look(_))
     }
 
+    /// Returns the time of the next check in a wait until `until_ns`, in clock nanoseconds.
+    fn look_ns(&self, until_ns: u64) -> u64 {
+        match self {
+            WaitCondition::RowLock(wait) => wait.look_ns(until_ns),
+            _ => until_ns,
+        }
+    }
+
     /// Returns the cause of the wait. `None`: the engine is not the cause.
     pub fn cause(&self) -> Option<StallCause> {
         match self {
@@ -192,7 +200,7 @@ impl Admission {
             WaitCondition::Durable | WaitCondition::Visible | WaitCondition::Look(_) => {}
             need => match need.cause() {
                 Some(cause) => self.context.stall_before(until_ns, cause, || self.is_met(need)),
-                None => self.context.wait_before(until_ns, || self.is_met(need)),
+                None => self.context.wait_before(need.look_ns(until_ns), || self.is_met(need)),
             },
         }
     }

@@ -2,9 +2,13 @@
 //!
 //! * A row is locked by one owner exclusively, or by any number of owners together.
 //! * Waiting owners form a queue. An owner passes no earlier one, with an exception: the holder of
-//!   a shared lock that wants it exclusively is first, since nobody gets the row before it.
+//!   a shared lock that wants it exclusively is first, since no other gets the row before it.
+//! * Whatever leaves a row or its queue grants the lock to the first waiting owners that go
+//!   together with the holders. Such an owner learns it by asking again.
 //! * A cycle of waiting owners never ends by itself. An owner that would close one is refused
-//!   instead ([`Answer::Deadlock`]), so no cycle exists.
+//!   instead ([`Answer::Deadlock`]), so no cycle exists. One search at the begin of a wait is
+//!   enough: an owner waits for the holders and for its predecessor in the queue, and later holders
+//!   come from the queue before it.
 //! * An owner may have an expiry. Its locks hold nobody up after it, and a request for one of its
 //!   rows removes them. An expired owner gets `Conflict` at its next call.
 
@@ -42,7 +46,7 @@ struct Row {
     holders: Vec<OwnerId>,
     is_exclusive: bool,
     /// Waiting owners, the first one first.
-    queue: VecDeque<OwnerId>,
+    queue: VecDeque<(OwnerId, LockMode)>,
 }
 
 #[derive(Debug)]
@@ -50,6 +54,7 @@ struct Owner {
     locks: BTreeSet<(FamilyId, Key)>,
     /// Clock nanoseconds; `u64::MAX`: never.
     expires_ns: u64,
+    /// The requested lock, until the owner has learned that it holds it.
     waits_for: Option<(FamilyId, Key)>,
 }
 
@@ -73,6 +78,8 @@ pub(super) struct LockTable {
     last_owner: OwnerId,
     /// Number of held locks.
     held: usize,
+    /// Number of grants to waiting owners so far.
+    granted: u64,
     bytes: usize,
 }
 
@@ -90,6 +97,11 @@ impl LockTable {
         self.held
     }
 
+    /// Returns the number of grants to waiting owners so far.
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
     /// Requests a lock; the same call asks again.
     ///
     /// # Errors
@@ -105,15 +117,21 @@ impl LockTable {
         self.remove_expired(family, key, now_ns);
         let row = self.rows.get(&family).and_then(|rows| rows.get_key_value(key));
         let key = row.map_or_else(|| Arc::from(key), |(key, _)| key.clone());
-        if row.is_none_or(|(_, row)| row.grants(id, mode)) {
-            let is_new = !row.is_some_and(|(_, row)| row.holders.contains(&id));
-            if is_new {
-                self.check_room(key.len())?;
-            }
-            self.grant(id, mode, family, key);
-            return Ok(Answer::Held { is_new });
+        let waited = self.owners.get(&id).and_then(|owner| owner.waits_for.clone());
+        let waits_here = waited.is_some_and(|waited| waited == (family, key.clone()));
+        if row.is_some_and(|(_, row)| row.has_in_queue(id)) && waits_here {
+            return Ok(Answer::Waits(self.next_expiry(family, &key)));
         }
-        self.enqueue(id, family, &key);
+        if row.is_none_or(|(_, row)| row.grants(id, mode)) {
+            let is_held = row.is_some_and(|(_, row)| row.holders.contains(&id));
+            if !is_held {
+                self.check_room(key.len(), now_ns)?;
+            }
+            self.leave_queue(id);
+            self.grant(id, mode, family, key);
+            return Ok(Answer::Held { is_new: !is_held || waits_here });
+        }
+        self.enqueue((id, mode), family, &key);
         if self.waits_for_itself(id) {
             self.leave_queue(id);
             return Ok(Answer::Deadlock);
@@ -142,24 +160,23 @@ impl LockTable {
         }
     }
 
-    /// Removes an owner from the queue in which it waits.
+    /// Ends the wait of an owner.
     pub fn leave_queue(&mut self, id: OwnerId) {
         let Some(owner) = self.owners.get_mut(&id) else { return };
         if let Some((family, key)) = owner.waits_for.take() {
-            self.edit_row(family, &key, |row| row.queue.retain(|waiting| *waiting != id));
+            self.edit_row(family, &key, |row| row.queue.retain(|(waiting, _)| *waiting != id));
         }
     }
 
-    /// Removes an owner with its locks. Returns true if it held any.
-    pub fn remove_owner(&mut self, id: OwnerId) -> bool {
+    /// Removes an owner with its locks.
+    pub fn remove_owner(&mut self, id: OwnerId) {
         self.leave_queue(id);
-        let Some(owner) = self.owners.remove(&id) else { return false };
+        let Some(owner) = self.owners.remove(&id) else { return };
         for (family, key) in &owner.locks {
             self.held -= 1;
             self.bytes -= key.len() + LOCK_BYTES;
             self.edit_row(*family, key, |row| row.holders.retain(|holder| *holder != id));
         }
-        !owner.locks.is_empty()
     }
 
     /// Returns true if an owner other than `except` has locked this key.
@@ -183,7 +200,6 @@ impl LockTable {
     }
 
     fn grant(&mut self, id: OwnerId, mode: LockMode, family: FamilyId, key: Key) {
-        self.leave_queue(id);
         let row = self.rows.entry(family).or_default().entry(key.clone()).or_default();
         row.is_exclusive |= mode == LockMode::Exclusive;
         if !row.holders.contains(&id) {
@@ -196,25 +212,28 @@ impl LockTable {
         }
     }
 
-    fn enqueue(&mut self, id: OwnerId, family: FamilyId, key: &Key) {
+    fn enqueue(&mut self, (id, mode): (OwnerId, LockMode), family: FamilyId, key: &Key) {
+        self.leave_queue(id);
         let Some(owner) = self.owners.get_mut(&id) else { return };
-        if owner.waits_for.replace((family, key.clone())).is_some() {
-            return;
-        }
+        owner.waits_for = Some((family, key.clone()));
         let row = self.rows.entry(family).or_default().entry(key.clone()).or_default();
         match row.holders.contains(&id) {
-            true => row.queue.push_front(id),
-            false => row.queue.push_back(id),
+            true => row.queue.push_front((id, mode)),
+            false => row.queue.push_back((id, mode)),
         }
     }
 
-    /// Changes a row, and removes it if nobody holds it or waits for it.
-    fn edit_row(&mut self, family: FamilyId, key: &[u8], edit: impl FnOnce(&mut Row)) {
-        let Some(rows) = self.rows.get_mut(&family) else { return };
-        let Some(row) = rows.get_mut(key) else { return };
+    /// Changes a row, grants it to waiting owners, and removes it if it has no owner left.
+    fn edit_row(&mut self, family: FamilyId, key: &Key, edit: impl FnOnce(&mut Row)) {
+        let Some(row) = self.rows.get_mut(&family).and_then(|rows| rows.get_mut(key)) else { return };
         edit(row);
         row.is_exclusive &= !row.holders.is_empty();
-        if row.holders.is_empty() && row.queue.is_empty() {
+        while let Some((id, mode)) = self.take_granted(family, key) {
+            self.granted += 1;
+            self.grant(id, mode, family, key.clone());
+        }
+        let Some(rows) = self.rows.get_mut(&family) else { return };
+        if rows.get(key).is_some_and(|row| row.holders.is_empty() && row.queue.is_empty()) {
             rows.remove(key);
         }
         if rows.is_empty() {
@@ -222,10 +241,17 @@ impl LockTable {
         }
     }
 
+    /// Takes the first owner out of the queue of a row if it can hold the row now.
+    fn take_granted(&mut self, family: FamilyId, key: &Key) -> Option<(OwnerId, LockMode)> {
+        let row = self.rows.get_mut(&family)?.get_mut(key)?;
+        let (id, mode) = *row.queue.front()?;
+        if row.grants(id, mode) { row.queue.pop_front() } else { None }
+    }
+
     fn remove_expired(&mut self, family: FamilyId, key: &[u8], now_ns: u64) {
         let Some(row) = self.rows.get(&family).and_then(|rows| rows.get(key)) else { return };
         let is_over = |id: &&OwnerId| self.owners.get(id).is_some_and(|owner| owner.expires_ns <= now_ns);
-        let over: Vec<OwnerId> = row.holders.iter().chain(&row.queue).filter(is_over).copied().collect();
+        let over: Vec<OwnerId> = row.owners().filter(is_over).copied().collect();
         for id in over {
             self.remove_owner(id);
         }
@@ -234,7 +260,7 @@ impl LockTable {
     /// Returns the time at which the first owner of a row, or before others in its queue, expires.
     fn next_expiry(&self, family: FamilyId, key: &[u8]) -> u64 {
         let Some(row) = self.rows.get(&family).and_then(|rows| rows.get(key)) else { return 0 };
-        let expiries = row.holders.iter().chain(&row.queue).filter_map(|id| self.owners.get(id));
+        let expiries = row.owners().filter_map(|id| self.owners.get(id));
         expiries.map(|owner| owner.expires_ns).min().unwrap_or(0)
     }
 
@@ -252,18 +278,28 @@ impl LockTable {
         false
     }
 
-    /// Returns the owners that an owner waits for: other holders of the row, and those before it
-    /// in the queue.
+    /// Returns the owners that an owner waits for: other holders of the row, and its predecessor in
+    /// the queue.
     fn obstacles(&self, id: OwnerId) -> Vec<OwnerId> {
         let waits_for = self.owners.get(&id).and_then(|owner| owner.waits_for.as_ref());
         let Some((family, key)) = waits_for else { return Vec::new() };
         let Some(row) = self.rows.get(family).and_then(|rows| rows.get(key)) else { return Vec::new() };
-        let before = row.queue.iter().take_while(|waiting| **waiting != id);
+        let Some(place) = row.queue.iter().position(|(waiting, _)| *waiting == id) else { return Vec::new() };
+        let before = place.checked_sub(1).and_then(|place| row.queue.get(place)).map(|(before, _)| before);
         row.holders.iter().filter(|holder| **holder != id).chain(before).copied().collect()
     }
 
-    fn check_room(&self, key_len: usize) -> Result<()> {
-        if self.bytes + key_len + LOCK_BYTES <= BYTES_MAX {
+    /// Fails if there is no room for another lock, even without those of expired owners.
+    fn check_room(&mut self, key_len: usize, now_ns: u64) -> Result<()> {
+        let is_room = |table: &LockTable| table.bytes + key_len + LOCK_BYTES <= BYTES_MAX;
+        if is_room(self) {
+            return Ok(());
+        }
+        let over = self.owners.iter().filter(|(_, owner)| owner.expires_ns <= now_ns);
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.remove_owner(id);
+        }
+        if is_room(self) {
             return Ok(());
         }
         let why = format!(
@@ -281,9 +317,18 @@ impl Row {
         if self.holders.contains(&id) {
             return self.holders.len() == 1 || mode == LockMode::Shared;
         }
-        let is_next = self.queue.front().is_none_or(|first| *first == id);
+        let is_next = self.queue.front().is_none_or(|(first, _)| *first == id);
         let is_free = self.holders.is_empty() || mode == LockMode::Shared && !self.is_exclusive;
         is_free && is_next
+    }
+
+    fn has_in_queue(&self, id: OwnerId) -> bool {
+        self.queue.iter().any(|(waiting, _)| *waiting == id)
+    }
+
+    /// Returns all holders and waiting owners.
+    fn owners(&self) -> impl Iterator<Item = &OwnerId> {
+        self.holders.iter().chain(self.queue.iter().map(|(waiting, _)| waiting))
     }
 }
 

@@ -41,7 +41,11 @@ fn a_plain_write_of_a_locked_row_waits_for_a_second() {
     let stats = db.stats();
     assert_eq!((stats.row_locks, stats.row_lock_waits, stats.row_lock_timeouts), (1, 4, 4));
     assert_eq!(stats.stalls, 0, "a row lock is no stall");
-    // Other rows, and the writer's own deadline.
+    // The writer's own deadline, and other rows.
+    let later = WriteOptions { wait_at_most: Some(3 * WRITE_WAIT), ..WriteOptions::default() };
+    let begun_ns = context.now_ns();
+    assert_eq!(kind(db.put_opt(family, b"key", b"plain", &later)), Some(ErrorKind::Busy));
+    assert!(Duration::from_nanos(context.now_ns() - begun_ns) >= 3 * WRITE_WAIT);
     db.put(b"kez", b"").unwrap();
     db.delete_range(b"key\0", b"z").unwrap();
     let at_once = WriteOptions { wait_at_most: Some(Duration::ZERO), ..WriteOptions::default() };

@@ -52,7 +52,33 @@ fn a_holder_becomes_exclusive_before_all_waiting_owners() {
     assert_eq!(request(&mut table, b, Exclusive, 0), Answer::Deadlock, "each waits for the other");
     table.remove_owner(b);
     assert!(waits(request(&mut table, c, Exclusive, 0)));
+    assert_eq!(request(&mut table, a, Exclusive, 0), HELD, "it had waited: others may have written");
     assert_eq!(request(&mut table, a, Exclusive, 0), Answer::Held { is_new: false });
+}
+
+#[test]
+fn a_release_grants_the_row_to_all_waiting_readers_at_once() {
+    let mut table = LockTable::default();
+    let [a, b, c] = [0; 3].map(|_| table.add_owner(u64::MAX));
+    assert_eq!(request(&mut table, a, Exclusive, 0), HELD);
+    assert_eq!(table.request((c, Exclusive), FAMILY, b"other", 0).unwrap(), HELD);
+    assert!(waits(request(&mut table, b, Shared, 0)) && waits(request(&mut table, c, Shared, 0)));
+    table.remove_owner(a);
+    assert_eq!(table.granted(), 2);
+    assert_eq!(request(&mut table, b, Shared, 0), HELD);
+    // No deadlock: the owner of the other row waits for nothing, though it does not know yet.
+    assert!(waits(table.request((b, Shared), FAMILY, b"other", 0).unwrap()));
+    assert_eq!(request(&mut table, c, Shared, 0), HELD);
+}
+
+#[test]
+fn locks_of_expired_owners_make_room() {
+    let mut table = LockTable::default();
+    let [a, b] = [10, u64::MAX].map(|expires_ns| table.add_owner(expires_ns));
+    assert_eq!(request(&mut table, a, Exclusive, 0), HELD);
+    table.bytes += BYTES_MAX - LOCK_BYTES - 1;
+    assert_eq!(table.request((b, Shared), FAMILY, b"z", 9).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(table.request((b, Shared), FAMILY, b"z", 10).unwrap(), HELD);
 }
 
 #[test]
@@ -103,7 +129,7 @@ fn a_full_table_refuses_locks_and_keeps_those_it_has() {
     let mut table = LockTable::default();
     let a = table.add_owner(u64::MAX);
     assert_eq!(request(&mut table, a, Shared, 0), HELD);
-    table.bytes += BYTES_MAX - LOCK_BYTES;
+    table.bytes += BYTES_MAX - LOCK_BYTES - 1;
     let refused = table.request((a, Shared), FAMILY, b"other", 0).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert_eq!(request(&mut table, a, Exclusive, 0), Answer::Held { is_new: false });
