@@ -7,7 +7,7 @@ fn args() -> LogArgs {
         writers: 2,
         record_size: 40,
         out_of_order: 0.2,
-        seconds: 0.05,
+        seconds: 0.2,
         keep: 3 * 40 * 20,
         warmup_seconds: Some(0.02),
         in_place: 0,

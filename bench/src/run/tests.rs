@@ -118,7 +118,7 @@ fn every_workload_reports() {
 
 #[test]
 fn each_phase_of_a_changing_load_is_reported() {
-    let line = "ycsb --num 200 --value-size 76 --phases mixed,write,c --seconds 0.05 --threads 2";
+    let line = "ycsb --num 200 --value-size 76 --phases mixed,write,c --seconds 0.2 --threads 2";
     let report = run_once(line);
     let mixes: Vec<_> = report.phases.iter().map(|phase| phase.mix.name()).collect();
     assert_eq!(mixes, ["mixed", "write", "c"]);

@@ -53,7 +53,7 @@ fn every_row_is_measured_and_its_directories_are_removed() {
     let parent = std::env::temp_dir().join(format!("bench-spandb-test-{}", std::process::id()));
     let (dir, logs) =
         (WorkDir::fresh(&parent.join("stores")).unwrap(), WorkDir::fresh(&parent.join("logs")).unwrap());
-    let mut args = args("ablation --spandb --num 2000 --value-size 100 --seconds 0.1 --writers 4 --pairs 1");
+    let mut args = args("ablation --spandb --num 2000 --value-size 100 --seconds 0.3 --writers 4 --pairs 1");
     args.requests.log_dir = Some(logs.path().to_owned());
     let steps = Mutex::new(Vec::new());
     let report =

@@ -8,9 +8,9 @@
 //!
 //! **Plain writes hold no locks.** A write compares its rows with the table under the writer's
 //! lock, once it is admitted. If another owner has locked one, it releases the writer's lock and
-//! waits up to its deadline, or for [`WRITE_WAIT`] if it has none. So plain writes are in no deadlock, and cannot hold up a
-//! transaction. They do not queue: under constant locks of a row, a plain write of it may fail with
-//! `Busy`.
+//! waits up to its deadline, or for [`WRITE_WAIT`] if it has none. So plain writes are in no
+//! deadlock, and cannot hold up a transaction. They do not queue: under constant locks of a row, a
+//! plain write of it may fail with `Busy`.
 //!
 //! **A new lock shows all earlier writes of its row.** A write that was compared with the table
 //! before the lock has its sequence, but may not be visible yet. So the request takes the writer's
@@ -39,7 +39,7 @@ use table::{Answer, LockTable, OwnerId};
 /// Longest wait of a plain write without a deadline for row locks.
 pub(super) const WRITE_WAIT: Duration = Duration::from_secs(1);
 
-/// A plain write that waits for a lock looks after this time whether its owner has expired.
+/// Interval at which a plain write that waits for a lock checks whether its owner has expired.
 const LOOK_NS: u64 = 20_000_000;
 
 /// The row locks of a store: see the module.
