@@ -191,11 +191,7 @@ impl Requests {
     /// # Errors
     /// As [`Requests::put`], of any of its changes.
     pub fn write(&self, batch: WriteBatch) -> Result<WriteRequest> {
-        batch.check_changes()?;
-        if batch.has_empty_key() {
-            self.path.writes().check_empty_key()?;
-        }
-        self.submit(OwnedPayload::Batch(batch), None)
+        self.write_under(batch, None)
     }
 
     /// Writes a batch atomically, as [`crate::Db::write_if`] does.
@@ -203,14 +199,18 @@ impl Requests {
     /// # Errors
     /// As [`Requests::write`]. Its request: `Conflict`.
     pub fn write_if(&self, batch: WriteBatch, conditions: Conditions) -> Result<WriteRequest> {
+        if let Some(reads) = &conditions.reads {
+            self.path.tree().sequence_of(Some(reads.snapshot()))?;
+        }
+        self.write_under(batch, Some(conditions))
+    }
+
+    fn write_under(&self, batch: WriteBatch, conditions: Option<Conditions>) -> Result<WriteRequest> {
         batch.check_changes()?;
         if batch.has_empty_key() {
             self.path.writes().check_empty_key()?;
         }
-        if let Some(reads) = &conditions.reads {
-            self.path.tree().sequence_of(Some(reads.snapshot()))?;
-        }
-        self.submit(OwnedPayload::Batch(batch), Some(conditions))
+        self.submit(OwnedPayload::Batch(batch), conditions)
     }
 
     fn submit(&self, payload: OwnedPayload, conditions: Option<Conditions>) -> Result<WriteRequest> {

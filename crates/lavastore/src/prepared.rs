@@ -9,10 +9,10 @@ impl Transaction {
     /// [`PreparedTransaction::commit`] from succeeding, also after a crash.
     ///
     /// The transaction needs row locks ([`Db::locking_transaction`](crate::Db::locking_transaction)).
-    /// They stay until commit or rollback, without expiry. Those of changed rows come back with each
-    /// open of the store. The name has 1 to 1,024 bytes; it identifies the transaction after a crash. The changes
-    /// are a value in the family `lavastore.prepared`, which the store creates and which nobody else
-    /// must change.
+    /// They stay until commit or rollback, without expiry. The locks of changed rows come back with
+    /// each open of the store. The name has 1 to 1,024 bytes; it identifies the transaction after a crash. The changes
+    /// are a value in the family `lavastore.prepared`, which the store creates and which programs
+    /// must not change.
     ///
     /// ```
     /// # let (db, other) = (lavastore::testing::store(), lavastore::testing::store());

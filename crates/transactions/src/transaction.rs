@@ -175,13 +175,7 @@ impl Transaction {
         terms: ForUpdate,
     ) -> Result<Option<Value>> {
         self.protect(family, key, terms)?;
-        match self.options.locks {
-            None => self.read_snapshot(family, key),
-            Some(_) => {
-                let newest = ReadAt { snapshot: None, fill_cache: true };
-                self.changes.get_over(&self.db, family, key, newest)
-            }
-        }
+        self.read_protected(family, key)
     }
 
     /// Reads several keys that must stay unchanged until the commit. The locks are taken in the
@@ -199,12 +193,18 @@ impl Transaction {
         in_order.sort_unstable();
         in_order.dedup();
         in_order.into_iter().try_for_each(|key| self.protect(family, key, terms))?;
-        let snapshot = match self.options.locks {
-            None => Some(self.reads().snapshot().clone()),
-            Some(_) => None,
-        };
-        let at = ReadAt { snapshot: snapshot.as_ref(), fill_cache: true };
-        keys.iter().map(|key| self.changes.get_over(&self.db, family, key, at)).collect()
+        keys.iter().map(|key| self.read_protected(family, key)).collect()
+    }
+
+    /// Reads a protected key: the newest value with locks, otherwise that of the snapshot.
+    fn read_protected(&mut self, family: &ColumnFamily, key: &[u8]) -> Result<Option<Value>> {
+        match self.options.locks {
+            None => self.read_snapshot(family, key),
+            Some(_) => {
+                let newest = ReadAt { snapshot: None, fill_cache: true };
+                self.changes.get_over(&self.db, family, key, newest)
+            }
+        }
     }
 
     fn read_snapshot(&mut self, family: &ColumnFamily, key: &[u8]) -> Result<Option<Value>> {

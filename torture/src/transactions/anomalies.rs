@@ -1,9 +1,8 @@
 //! A checker of transaction histories: list append in the manner of Elle (Kingsbury and Alvaro,
 //! VLDB 2020), with ranges.
 //!
-//! Each value is a list, and a transaction appends elements that nobody else appends. So a read of a
-//! list shows all versions before it, and the order of the versions of a key follows from the
-//! longest list. From the versions follow the dependencies between committed transactions (Adya,
+//! Each value is a list, and each element is appended once in the history. So a read of a list shows
+//! all versions before it, and the order of the versions of a key follows from the longest list. From the versions follow the dependencies between committed transactions (Adya,
 //! 1999):
 //!
 //! * *ww*: one appended to the version of the other;

@@ -34,8 +34,8 @@ impl Db {
         self.write_opt(&batch, options)
     }
 
-    /// Writes a batch under the conditions of a transaction; an empty batch only looks whether its
-    /// reads are unchanged.
+    /// Writes a batch under the conditions of a transaction; an empty batch only checks
+    /// them.
     ///
     /// # Errors
     /// `Conflict`: a key has changed, or the row locks have expired. Nothing was written.
@@ -76,8 +76,8 @@ impl Db {
         Ok(LockOwner::new(&self.engine().writes, expires_after))
     }
 
-    /// Fails if a key of the set has changed since the snapshot. For keys that nobody else can
-    /// change meanwhile.
+    /// Fails if a key of the set has changed since the snapshot. For keys whose rows
+    /// the caller has locked.
     ///
     /// # Errors
     /// `Conflict`. Those of [`Db::get_opt`].

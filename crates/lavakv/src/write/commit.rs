@@ -151,7 +151,7 @@ pub(crate) struct WriteOp<'a> {
     /// The destination of the batch, if it is not the first lane: the batch of a secondary engine
     /// that embeds it.
     sink: Option<&'a mut dyn BatchSink>,
-    /// Those of a transaction.
+    /// The conditions of a write of a transaction.
     conditions: Option<&'a Conditions>,
 }
 

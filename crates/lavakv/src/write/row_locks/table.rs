@@ -3,13 +3,13 @@
 //! * A row is locked by one owner exclusively, or by any number of owners together.
 //! * Waiting owners form a queue. An owner passes no earlier one, with an exception: the holder of
 //!   a shared lock that wants it exclusively is first, since no other gets the row before it.
-//! * Whatever leaves a row or its queue grants the lock to the first waiting owners that go
-//!   together with the holders. Such an owner learns it by asking again.
+//! * When an owner leaves a row or its queue, the first waiting owners that are compatible with
+//!   the holders get the lock. Such an owner learns it when it asks again.
 //! * A cycle of waiting owners never ends by itself. An owner that would close one is refused
 //!   instead ([`Answer::Deadlock`]), so no cycle exists. One search at the begin of a wait is
 //!   enough: an owner waits for the holders and for its predecessor in the queue, and later holders
 //!   come from the queue before it.
-//! * An owner may have an expiry. Its locks hold nobody up after it, and a request for one of its
+//! * An owner may have an expiry. After it, its locks are no obstacle, and a request for one of its
 //!   rows removes them. An expired owner gets `Conflict` at its next call.
 
 use base::{Error, ErrorKind, Result};
@@ -30,9 +30,9 @@ pub(super) type OwnerId = u64;
 /// The strength of a row lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockMode {
-    /// Other transactions can lock the row as shared, and nobody can change it.
+    /// Other transactions can lock the row as shared, and none can change it.
     Shared,
-    /// Nobody else can lock or change the row.
+    /// No other write or transaction can lock or change the row.
     #[default]
     Exclusive,
 }
