@@ -172,10 +172,11 @@ async fn same_state(client: &mut Client) -> Result<u64> {
                 digests.push((applied, sum));
             }
         }
-        match digests[..] {
+        match &digests[..] {
             [a, b, c] if a.0 == b.0 && b.0 == c.0 => {
+                let at = client.status(NODES[0]).await?.applied;
                 let is_same = a == b && b == c;
-                return is_same.then_some(a.0).ok_or_else(|| format!("nodes differ at entry {}", a.0).into());
+                return is_same.then_some(at).ok_or_else(|| format!("nodes differ at entry {at}").into());
             }
             _ if begun.elapsed() < CATCH_UP_MAX => sleep(Duration::from_millis(20)).await,
             _ => return Err(format!("the nodes do not come to the same entry: {digests:?}").into()),

@@ -63,7 +63,7 @@ pub enum Reply {
     Elsewhere(Option<Id>),
     Status(Status),
     /// The applied entry, and the checksum of the state.
-    Digest(u64, u64),
+    Digest(Vec<u8>, u64),
     /// The node failed to execute the request.
     Failed(String),
 }

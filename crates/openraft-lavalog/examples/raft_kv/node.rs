@@ -139,15 +139,21 @@ impl Node {
         }
     }
 
+    /// Digest of the state, with the log id that the state itself holds: the id in the metrics may
+    /// be of an earlier or later state.
     fn digest(&self) -> lavastore::Result<Reply> {
-        let mut sum = 0u64;
-        for entry in self.state.family().range("\x01"..) {
+        let (mut applied, mut sum) = (Vec::new(), 0u64);
+        for entry in self.state.family().iter() {
             let (key, value) = entry?;
+            if key.first() == Some(&0) {
+                applied.extend_from_slice(&value);
+                continue;
+            }
             for byte in key.iter().chain(&[0]).chain(value.iter()).chain(&[1]) {
                 sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
             }
         }
-        Ok(Reply::Digest(self.status().applied, sum))
+        Ok(Reply::Digest(applied, sum))
     }
 }
 
