@@ -5,6 +5,7 @@
 
 mod calls;
 mod knobs;
+mod singles;
 mod space;
 mod terms;
 mod time;
@@ -12,6 +13,7 @@ mod time;
 pub(crate) use calls::{add, at, compare, compare_checkpoint, families_of, scan, write_one, write_with};
 pub(crate) use knobs::DriverParameters;
 
+use self::singles::Singles;
 use crate::check::{Check, Doing, ensure, show};
 use crate::files;
 use crate::history::{Barrier, FamilyChange, History, Write};
@@ -55,6 +57,7 @@ pub(crate) struct Driver {
     pub checkpoints: Vec<(String, u64, Model)>,
     /// A call failed, so the model may differ from the visible state.
     pub doubtful: bool,
+    singles: Singles,
     /// Capacity of the volume. With a bound, calls may fail with `NoSpace` and then have no effect.
     capacity: Option<u64>,
     /// The volume is bounded, or the store may not have noticed the end of the bound.
@@ -88,6 +91,7 @@ impl Driver {
     pub fn new(seed: u64, knobs: DriverParameters, data: Data) -> Self {
         let mut rng = Rng::new(seed);
         let options = knobs.draw_options(&mut rng);
+        let may_lose = knobs.volatile;
         Driver {
             sim: machine::new(seed),
             rng,
@@ -98,6 +102,7 @@ impl Driver {
             model: Model::from([(0, Contents::default())]),
             checkpoints: Vec::new(),
             doubtful: false,
+            singles: Singles::new(may_lose),
             capacity: None,
             squeezed: false,
             was_full: false,
@@ -312,6 +317,7 @@ impl Driver {
         let (changes, result) = if self.rng.one_in(2) {
             let family = self.family();
             let change = self.data.change(&mut self.rng);
+            let change = self.singles.variant(&self.rng, &family, change);
             if matches!(change, Change::DeleteRange(..)) {
                 durability = self.options.durability;
             }
@@ -323,12 +329,14 @@ impl Driver {
             for _ in 0..self.rng.below(8) {
                 let family = self.family();
                 let change = self.data.change(&mut self.rng);
+                let change = self.singles.variant(&self.rng, &family, change);
                 add(&mut batch, &family, &change);
                 changes.push((family.id(), change));
             }
             (changes, self.db().writing(&self.terms(durability)).write(&batch))
         };
         if result.as_ref().is_err_and(|e| e.kind() == ErrorKind::Busy) {
+            changes.iter().for_each(|(id, change)| self.singles.doubt(*id, change));
             return self.busy(seq);
         }
         self.wrote((begin_op, seq), durability, changes, result)
@@ -343,6 +351,9 @@ impl Driver {
         result: Result<(), Error>,
     ) -> Check {
         let failed = result.is_err();
+        if failed {
+            changes.iter().for_each(|(id, change)| self.singles.doubt(*id, change));
+        }
         if let Err(e) = &result
             && e.kind() == ErrorKind::NoSpace
             && self.may_be_full()
@@ -376,7 +387,8 @@ impl Driver {
     /// Deletes free space: under a limit they may be refused only if snapshots or iterators keep
     /// the deleted data.
     fn refusal(&self, changes: &[(FamilyId, Change)], error: &Error) -> Check {
-        let deletes = changes.iter().all(|(_, change)| !matches!(change, Change::Put(..)));
+        let deletes =
+            changes.iter().all(|(_, change)| !matches!(change, Change::Put(..) | Change::Merge(..)));
         let limited = !self.squeezed && matches!(self.options.space_limit, Some(SpaceLimit::Bytes(_)));
         let kept = !self.snapshots.is_empty() || !self.iterators.is_empty();
         // With a deadline they are refused after it, however much is being freed.
@@ -416,6 +428,7 @@ impl Driver {
         let seq = self.db().snapshot().sequence();
         let family = self.family();
         let change = Change::Put(self.data.key(&mut self.rng), vec![7; 10]);
+        self.singles.note(family.id(), &change);
         let result = write_one(&family, &change, Durability::Buffered);
         self.wrote((begin_op, seq), Durability::Buffered, vec![(family.id(), change)], result)?;
         Ok(self.refused == before)
@@ -435,6 +448,7 @@ impl Driver {
                 _ => keys.into_iter().map(one).collect(),
             };
             for change in changes {
+                self.singles.note(family.id(), &change);
                 let begin_op = self.sim.op_count();
                 let seq = self.db().snapshot().sequence();
                 // With the default durability.

@@ -2,14 +2,15 @@
 //! threshold.
 
 use crate::machine;
-use crate::state::Change;
+use crate::state::{Change, OPERATOR_DELIMITER};
 use clap::ValueEnum;
 use io::Rng;
 use lavastore::testing::Ablation;
 use lavastore::{
-    Access, Compression, Durability, ExpertFamilyOptions, FamilyOptions, Loggers, Options, OverlapOf,
-    PolicyChoice, SpaceLimit, SpacePolicy, VlsmOptions,
+    Access, Compression, Durability, ExpertFamilyOptions, FamilyOptions, Loggers, MergeChoice, Options,
+    OverlapOf, PolicyChoice, SpaceLimit, SpacePolicy, VlsmOptions,
 };
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -41,7 +42,27 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     let min_blob_size = pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]);
     expert.vsst_bytes = pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]);
     expert.gc_ratio_percent = pick(rng, &[1, 5, 20, 60]);
-    FamilyOptions { compression, min_blob_size, filter_bits_per_key, policy: policy(rng), expert }
+    let (policy, merge_operator) = (policy(rng), merge_operator(rng));
+    FamilyOptions { compression, min_blob_size, filter_bits_per_key, policy, merge_operator, expert }
+}
+
+thread_local! {
+    /// True while this thread runs cases whose families have no merge operator.
+    static WITHOUT_OPERATORS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs cases without merge operators: recorded seeds are older, and so are earlier releases.
+pub(crate) fn without_operators<R>(run: impl FnOnce() -> R) -> R {
+    let before = WITHOUT_OPERATORS.replace(true);
+    let out = run();
+    WITHOUT_OPERATORS.set(before);
+    out
+}
+
+/// Half of the families have a merge operator, always the same.
+fn merge_operator(rng: &Rng) -> Option<MergeChoice> {
+    let is_drawn = aside(rng, 0x6d65_7267_6521).one_in(2) && !WITHOUT_OPERATORS.get();
+    is_drawn.then(|| MergeChoice::append(OPERATOR_DELIMITER))
 }
 
 /// Draws a policy, so that it changes between opens; `vlsm` with tables so small that its levels

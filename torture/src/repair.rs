@@ -23,10 +23,10 @@ use crate::driver::{Driver, DriverParameters};
 use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
-use crate::state::{Change, Entries, FamilyId};
+use crate::state::{Change, Entries, FamilyId, OPERATOR_DELIMITER};
 use io::{Access, Rng};
 use lavastore::testing::{CrashKind, SimEnv};
-use lavastore::{Db, Family, KeyRepairReport, LostRange, Options, RepairOptions};
+use lavastore::{Db, Family, FamilyOptions, KeyRepairReport, LostRange, MergeChoice, Options, RepairOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -255,6 +255,7 @@ impl RepairStore {
         }
         let db =
             Db::open_in(&machine::env(sim)?, INTO, &options).doing(|| "open what was repaired".into())?;
+        set_lost_operators(&db)?;
         let found = contents_of(&db, &report)?;
         self.judge(&found, &report, damaged).map_err(|why| format!("{why}; lost: {}", list(&report.lost)))?;
         check_verify(&db)?;
@@ -338,7 +339,11 @@ impl RepairStore {
                 let versions = self.versions_of(id, key);
                 ensure!(self.is_told(&report.lost, (id, key), &versions, got), "{}", what());
                 if let Some(got) = got {
-                    let was_there = versions.iter().any(|(_, value)| value.as_ref() == Some(got));
+                    // Without some lost operands or their base, a value is one that never was.
+                    let is_merged =
+                        || self.changes_of(id, key).any(|(_, change)| matches!(change, Change::Merge(..)));
+                    let was_there =
+                        versions.iter().any(|(_, value)| value.as_ref() == Some(got)) || is_merged();
                     ensure!(was_there, "{}, which it never was", what());
                 }
             }
@@ -361,29 +366,49 @@ impl RepairStore {
         let covers =
             |lost: &LostRange| lost.sequences.is_none() && is_right_kind(lost) && lost.covers(id, key);
         let gaps: Vec<_> = lost.iter().filter_map(|lost| lost.sequences).collect();
-        lost.iter().any(covers) || is_explained(&gaps, versions, got)
+        let is_lost = |seq: u64| gaps.iter().any(|(first, last)| (*first..=*last).contains(&seq));
+        let is_rest = || {
+            let mut rest = None;
+            for (_, change) in self.changes_of(id, key).filter(|(seq, _)| !is_lost(*seq)) {
+                rest = change.value_after(rest.as_ref());
+            }
+            versions.iter().any(|(seq, _)| is_lost(*seq)) && rest.as_ref() == got
+        };
+        lost.iter().any(covers) || is_explained(&gaps, versions, got) || is_rest()
     }
 
     /// Returns the changes of a key with their sequence numbers.
     fn changes_of<'a>(&'a self, id: FamilyId, key: &'a [u8]) -> impl Iterator<Item = (u64, &'a Change)> + 'a {
-        let own = self.driver.history.sequenced().filter(move |(_, (family, change))| {
-            *family == id
-                && match change {
-                    Change::Put(k, _) | Change::Delete(k) => k.as_slice() == key,
-                    Change::DeleteRange(start, end) => start.as_slice() <= key && key < end.as_slice(),
-                }
-        });
+        let own = self
+            .driver
+            .history
+            .sequenced()
+            .filter(move |(_, (family, change))| *family == id && change.touches(key));
         own.map(|(seq, (_, change))| (seq, change))
     }
 
     /// Returns the versions of a key in sequence order.
     fn versions_of(&self, id: FamilyId, key: &[u8]) -> Vec<KeyVersion> {
-        let value = |change: &Change| match change {
-            Change::Put(_, value) => Some(value.clone()),
-            Change::Delete(_) | Change::DeleteRange(..) => None,
+        let mut last = None;
+        let mut version = |change: &Change| {
+            last = change.value_after(last.as_ref());
+            last.clone()
         };
-        self.changes_of(id, key).map(|(seq, change)| (seq, value(change))).collect()
+        self.changes_of(id, key).map(|(seq, change)| (seq, version(change))).collect()
     }
+}
+
+/// Sets the merge operator of families whose stored options are lost, as a user would.
+fn set_lost_operators(db: &Db) -> Check {
+    let operator = || Some(MergeChoice::append(OPERATOR_DELIMITER));
+    for family in crate::driver::families_of(db)? {
+        let options = family.options();
+        if options.merge_operator.is_some() && options.merge_operator != operator() {
+            let options = FamilyOptions { merge_operator: operator(), ..options };
+            family.set_options(&options).doing(|| "set the merge operator".into())?;
+        }
+    }
+    Ok(())
 }
 
 /// A change of a key: its sequence number, and the resulting value.

@@ -149,7 +149,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "async-on-lavafs",
         about: "the row async, on LavaFS",
         unit: Unit::Images,
-        ci: 500,
+        ci: 800,
         alone: false,
         case: |context, seed| machine::on_lavafs(|| requests::case(context, seed)),
     },

@@ -16,15 +16,48 @@ pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Put(Vec<u8>, Vec<u8>),
+    /// An operand of the operator [`OPERATOR_DELIMITER`].
+    Merge(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
+    /// A delete of a key that was put at most once since its last delete.
+    SingleDelete(Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
+/// The merge operator of families that have one appends operands with this delimiter.
+pub(crate) const OPERATOR_DELIMITER: &[u8] = b"+";
+
+/// Returns a value with an operand appended.
+pub(crate) fn merged(value: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
+    value.map_or(operand.to_vec(), |value| [value, OPERATOR_DELIMITER, operand].concat())
+}
+
 impl Change {
+    /// Returns true if the change concerns a key.
+    pub fn touches(&self, key: &[u8]) -> bool {
+        match self {
+            Change::Put(own, _) | Change::Merge(own, _) | Change::Delete(own) | Change::SingleDelete(own) => {
+                own == key
+            }
+            Change::DeleteRange(start, end) => start.as_slice() <= key && key < end.as_slice(),
+        }
+    }
+
+    /// Returns the value of a key of the change after it.
+    pub fn value_after(&self, before: Option<&Vec<u8>>) -> Option<Vec<u8>> {
+        match self {
+            Change::Put(_, value) => Some(value.clone()),
+            Change::Merge(_, operand) => Some(merged(before, operand)),
+            Change::Delete(_) | Change::SingleDelete(_) | Change::DeleteRange(..) => None,
+        }
+    }
+
     pub fn describe(&self) -> String {
         match self {
             Change::Put(key, value) => format!("put {} = {} B", show(key), value.len()),
+            Change::Merge(key, operand) => format!("merge {} + {} B", show(key), operand.len()),
             Change::Delete(key) => format!("delete {}", show(key)),
+            Change::SingleDelete(key) => format!("single delete {}", show(key)),
             Change::DeleteRange(start, end) => format!("delete {} to {}", show(start), show(end)),
         }
     }
@@ -73,13 +106,20 @@ impl Contents {
     pub fn apply(&mut self, change: &Change) {
         let entries = Rc::make_mut(&mut self.entries);
         match change {
+            Change::Merge(key, operand) => {
+                let value = merged(entries.get(key), operand);
+                self.fingerprint = self.fingerprint.wrapping_add(entry_hash(key, &value));
+                if let Some(old) = entries.insert(key.clone(), value) {
+                    self.fingerprint = self.fingerprint.wrapping_sub(entry_hash(key, &old));
+                }
+            }
             Change::Put(key, value) => {
                 self.fingerprint = self.fingerprint.wrapping_add(entry_hash(key, value));
                 if let Some(old) = entries.insert(key.clone(), value.clone()) {
                     self.fingerprint = self.fingerprint.wrapping_sub(entry_hash(key, &old));
                 }
             }
-            Change::Delete(key) => {
+            Change::Delete(key) | Change::SingleDelete(key) => {
                 if let Some(old) = entries.remove(key) {
                     self.fingerprint = self.fingerprint.wrapping_sub(entry_hash(key, &old));
                 }

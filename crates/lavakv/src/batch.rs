@@ -48,14 +48,23 @@ pub struct WriteBatch {
     count: u32,
     error: Option<Error>,
     families: Vec<FamilyId>,
+    figures: BatchFigures,
+}
+
+/// Figures of a batch for the write path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BatchFigures {
     /// Bytes of the longest value.
-    longest_value: usize,
-    /// True if some key is empty, which not every format allows.
-    has_empty_key: bool,
+    pub longest_value: usize,
+    /// True if some key is empty, which not every format allows. An empty start of a range does not
+    /// count: every format allows it.
+    pub has_empty_key: bool,
+    /// True if some change is a merge operand, which the operator of its family checks.
+    pub has_operands: bool,
     /// Number of deletes.
-    deletes: u32,
+    pub deletes: u32,
     /// Bytes of keys and values of the other changes.
-    data_bytes: usize,
+    pub data_bytes: usize,
 }
 
 impl WriteBatch {
@@ -74,6 +83,16 @@ impl WriteBatch {
         self.push(ValueKind::Deletion, DEFAULT_FAMILY, key, &[]);
     }
 
+    /// Adds a merge operand to `key` in the default family: see [`WriteBatch::merge_cf`].
+    pub fn merge(&mut self, key: &[u8], operand: &[u8]) {
+        self.push(ValueKind::Merge, DEFAULT_FAMILY, key, operand);
+    }
+
+    /// Deletes `key` from the default family: see [`WriteBatch::single_delete_cf`].
+    pub fn single_delete(&mut self, key: &[u8]) {
+        self.push(ValueKind::SingleDeletion, DEFAULT_FAMILY, key, &[]);
+    }
+
     /// Deletes every key in `[start, end)` of the default family.
     pub fn delete_range(&mut self, start: &[u8], end: &[u8]) {
         self.push(ValueKind::RangeDeletion, DEFAULT_FAMILY, start, end);
@@ -89,6 +108,20 @@ impl WriteBatch {
         self.push(ValueKind::Deletion, family.id(), key, &[]);
     }
 
+    /// Adds a merge operand to `key` in a family, which reads and compactions fold into the value
+    /// by the family's merge operator. The write fails with `InvalidArgument` if the family has
+    /// none, or if the operator refuses the operand.
+    pub fn merge_cf(&mut self, family: &ColumnFamily, key: &[u8], operand: &[u8]) {
+        self.push(ValueKind::Merge, family.id(), key, operand);
+    }
+
+    /// Deletes `key` from a family. Tombstone and value vanish as soon as they meet in a compaction.
+    /// For keys that are only put and single-deleted, in turn: after an overwrite, a merge or another
+    /// kind of delete, older values of the key may come back.
+    pub fn single_delete_cf(&mut self, family: &ColumnFamily, key: &[u8]) {
+        self.push(ValueKind::SingleDeletion, family.id(), key, &[]);
+    }
+
     /// Deletes every key in `[start, end)` of a family.
     pub fn delete_range_cf(&mut self, family: &ColumnFamily, start: &[u8], end: &[u8]) {
         self.push(ValueKind::RangeDeletion, family.id(), start, end);
@@ -97,29 +130,20 @@ impl WriteBatch {
     /// Deletes every key of a family between two bounds. Without an end it takes 128 KiB of the
     /// batch, since the batch then holds the largest possible key twice.
     pub fn delete_bounds_cf(&mut self, family: &ColumnFamily, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
-        self.push_bounds(family.id(), bounds);
+        push_bounds(self, family.id(), bounds);
     }
 
     /// Deletes every key of the default family between two bounds: see
     /// [`WriteBatch::delete_bounds_cf`].
     pub fn delete_bounds(&mut self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
-        self.push_bounds(DEFAULT_FAMILY, bounds);
-    }
-
-    fn push_bounds(&mut self, family: FamilyId, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
-        let Some(deletion) = Deletion::of(bounds) else { return };
-        self.push(ValueKind::RangeDeletion, family, &deletion.start, &deletion.end);
-        if let Some(last) = deletion.last {
-            self.push(ValueKind::Deletion, family, last, &[]);
-        }
+        push_bounds(self, DEFAULT_FAMILY, bounds);
     }
 
     /// Removes all changes.
     pub fn clear(&mut self) {
         self.body.clear();
         self.families.clear();
-        (self.count, self.error, self.longest_value) = (0, None, 0);
-        (self.has_empty_key, self.deletes, self.data_bytes) = (false, 0, 0);
+        (self.count, self.error, self.figures) = (0, None, BatchFigures::default());
     }
 
     /// Returns the number of changes.
@@ -153,7 +177,7 @@ impl WriteBatch {
         let changes = BatchEntries { reader, value_len_max: limits::LARGE_VALUE_LEN_MAX as usize };
         for change in changes {
             let Change { kind, family, key, value } = change?;
-            if !matches!(kind, ValueKind::Value | ValueKind::Deletion | ValueKind::RangeDeletion) {
+            if kind == ValueKind::PlacedReference {
                 let why = format!("a stored batch has an entry of the kind {kind:?}, which only the log has");
                 return Err(Error::corruption(why));
             }
@@ -183,11 +207,13 @@ impl WriteBatch {
             }
         }
         change.encode_into(&mut self.body);
-        self.longest_value = self.longest_value.max(value.len());
-        self.has_empty_key |= change.has_empty_key();
+        let figures = &mut self.figures;
+        figures.longest_value = figures.longest_value.max(value.len());
+        figures.has_empty_key |= change.has_empty_key();
+        figures.has_operands |= kind == ValueKind::Merge;
         match change.is_delete() {
-            true => self.deletes += 1,
-            false => self.data_bytes += key.len() + value.len(),
+            true => figures.deletes += 1,
+            false => figures.data_bytes += key.len() + value.len(),
         }
         if !self.families.contains(&family) {
             self.families.push(family);
@@ -219,24 +245,18 @@ impl WriteBatch {
         &self.families
     }
 
-    /// True if some key is empty. An empty start of a range does not count: every format allows it.
-    pub(crate) fn has_empty_key(&self) -> bool {
-        self.has_empty_key
+    /// Returns the figures of its changes.
+    pub(crate) fn figures(&self) -> &BatchFigures {
+        &self.figures
     }
+}
 
-    /// Returns the number of deletes.
-    pub(crate) fn deletes(&self) -> u32 {
-        self.deletes
-    }
-
-    /// Returns the bytes of keys and values of the changes other than deletes.
-    pub(crate) fn data_bytes(&self) -> usize {
-        self.data_bytes
-    }
-
-    /// Returns the length of the longest value.
-    pub(crate) fn longest_value(&self) -> usize {
-        self.longest_value
+/// Adds a delete of every key between two bounds.
+fn push_bounds(batch: &mut WriteBatch, family: FamilyId, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
+    let Some(deletion) = Deletion::of(bounds) else { return };
+    batch.push(ValueKind::RangeDeletion, family, &deletion.start, &deletion.end);
+    if let Some(last) = deletion.last {
+        batch.push(ValueKind::Deletion, family, last, &[]);
     }
 }
 

@@ -263,7 +263,7 @@ impl Db {
         if batch.is_empty() {
             return Err(Error::invalid("a batch of logs has an empty embedded batch: write it without one"));
         }
-        let (len, limit) = (batch.longest_value(), threshold(&engine.context.options));
+        let (len, limit) = (batch.figures().longest_value, threshold(&engine.context.options));
         if len >= limit {
             let why = format!(
                 "a value with its own file cannot be written together with log records: it has {len} \
@@ -294,7 +294,7 @@ impl Db {
         // A durable write waits for the device, so each one is timed.
         let begun = timing.begin_as(terms.durability.waits_for_device());
         let written = match &payload.body {
-            Body::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
+            Body::Batch(batch) if batch.figures().longest_value >= threshold(&engine.context.options) => {
                 large_value::write_batch(&engine.writes, batch, conditions, terms)
             }
             _ => {

@@ -124,7 +124,7 @@ fn open_to_write(
     let env = location.env(&env);
     let exists = mark.is_none() && check_directory(&env, dir, &options)?;
     if !exists {
-        options.family.check_policy(&options).map_err(|e| e.context("column family default"))?;
+        options.family.check_names(&options).map_err(|e| e.context("column family default"))?;
     }
     let store_lock = store::directory::lock(&env, dir)?;
     // Checked again under the lock: another process may have created the store meanwhile.

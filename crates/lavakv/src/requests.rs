@@ -169,6 +169,15 @@ impl Requests {
         self.change(family, ValueKind::Deletion, key, Vec::new())
     }
 
+    /// Adds a merge operand to a key: see [`WriteBatch::merge_cf`].
+    ///
+    /// # Errors
+    /// As [`Requests::put`]. Its request: `InvalidArgument`, for a family without a merge operator or
+    /// an operand that it refuses.
+    pub fn merge(&self, family: &ColumnFamily, key: Vec<u8>, operand: Vec<u8>) -> Result<WriteRequest> {
+        self.change(family, ValueKind::Merge, key, operand)
+    }
+
     fn change(
         &self,
         family: &ColumnFamily,
@@ -207,7 +216,7 @@ impl Requests {
 
     fn write_under(&self, batch: WriteBatch, conditions: Option<Conditions>) -> Result<WriteRequest> {
         batch.check_changes()?;
-        if batch.has_empty_key() {
+        if batch.figures().has_empty_key {
             self.path.writes().check_empty_key()?;
         }
         self.submit(OwnedPayload::Batch(batch), conditions)

@@ -26,6 +26,7 @@
 //! flushes keep to the limit as well.
 
 use crate::batch::DEFAULT_FAMILY;
+use crate::context::family_options::FamilyOptions;
 use crate::engine::Engine;
 use crate::files::data_file::DataFile;
 use crate::files::log::TENANT;
@@ -323,17 +324,28 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
 /// Stores the options of the default family if they changed.
 fn update_default_options(engine: &Engine) -> Result<()> {
     let Some(family) = engine.tree.families.get(DEFAULT_FAMILY) else { return Ok(()) };
-    let wanted = &engine.context.options.family;
+    let given = family.settings.given();
+    let wanted = engine.context.options.family.clone().keeping_operator(&given);
     // An unknown policy stays until the user explicitly chooses another one.
-    if *family.settings.given() != *wanted && family.policy().is_some() {
-        wanted.check_policy(&engine.context.options).map_err(|e| e.context("column family default"))?;
+    if *given != wanted && family.policy().is_some() {
+        engine
+            .context
+            .options
+            .family
+            .check_names(&engine.context.options)
+            .map_err(|e| e.context("column family default"))?;
         let edit = Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]);
         match engine.files.manifest.commit(edit) {
-            // The next open stores them.
-            Err(e) if e.kind() == ErrorKind::NoSpace => {}
-            stored => drop(stored?),
+            // The next open stores them. Only a stored operator allows operands.
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                let merge_operator = given.merge_operator.clone();
+                family.set_options(FamilyOptions { merge_operator, ..wanted });
+            }
+            stored => {
+                stored?;
+                family.set_options(wanted);
+            }
         }
-        family.set_options(wanted.clone());
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! * [`memtables`]: inserts in flight, visibility, and rotation.
 //! * `conditions`: those of a write of a transaction. `validation`: keys that it has read are
 //!   unchanged. `row_locks`: it has locked rows.
+//! * `operands`: the checks of merge operands.
 //! * `large_value`: values in files of their own, written before the log. `pending_write`: writes
 //!   that no thread waits for. `fate`: the errors of writes of unknown fate.
 
@@ -14,6 +15,7 @@ pub(crate) mod conditions;
 pub(crate) mod fate;
 pub(crate) mod large_value;
 pub(crate) mod memtables;
+pub(crate) mod operands;
 pub(crate) mod pending_write;
 pub(crate) mod row_locks;
 pub(crate) mod validation;

@@ -91,6 +91,28 @@ impl IndexedBatch {
         self.inner.put(self.family.inner(), key.as_ref(), value.as_ref())
     }
 
+    /// Adds a merge operand to a key; [`IndexedBatch::get_over`] folds it.
+    ///
+    /// ```
+    /// use lavastore::{FamilyOptions, MergeChoice};
+    /// # let db = lavastore::testing::store();
+    /// let operator = Some(MergeChoice::append(b","));
+    /// let options = FamilyOptions { merge_operator: operator, ..Default::default() };
+    /// let tags = db.create_family("tags", &options)?;
+    /// tags.put("ada", "math")?;
+    /// let mut batch = db.indexed_batch(true);
+    /// batch.in_family(&tags)?.merge("ada", "poetry")?;
+    /// assert_eq!(batch.get_over("ada")?.as_deref(), Some(&b"math,poetry"[..]));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`IndexedBatch::put`]. The write: `InvalidArgument`, if the family has no merge operator, or
+    /// if it refuses the operand.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.inner.merge(self.family.inner(), key.as_ref(), operand.as_ref())
+    }
+
     /// Deletes a key; an absent key is no error.
     ///
     /// ```

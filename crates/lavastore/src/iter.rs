@@ -512,7 +512,7 @@ impl Cursor {
     /// The cursor skips every key that the damaged part may hold: one block of a file if its end is
     /// known, otherwise the whole file (from [`crate::DamagedFile::first_key`] to `last_key`).
     /// Entries of other files between these keys are skipped too, since newer damaged entries may
-    /// replace them. Read single keys with [`crate::Db::get`]. [`Db::repair`](crate::Db::repair)
+    /// replace them. After a key whose merge operands could not be folded, it skips that key. Read single keys with [`crate::Db::get`]. [`Db::repair`](crate::Db::repair)
     /// salvages a whole store.
     ///
     /// ```

@@ -126,6 +126,7 @@ mod iter;
 pub mod limits;
 mod log;
 mod long_calls;
+mod merge;
 mod prepared;
 mod range;
 mod read;
@@ -279,6 +280,43 @@ pub use lavalog::{
 #[doc(inline)]
 pub use lavakv::{Compression, ExpertFamilyOptions, FamilyOptions, OverlapOf, PolicyChoice, VlsmOptions};
 
+/// A program adds its own operator under a name, and a family chooses it:
+///
+/// ```
+/// use lavastore::{FamilyOptions, MergeChoice, MergeOperator, MergeOperators, Options, Result};
+///
+/// /// Keeps the longest value.
+/// struct Longest;
+///
+/// impl MergeOperator for Longest {
+///     fn full_merge(
+///         &self,
+///         _key: &[u8],
+///         base: Option<&[u8]>,
+///         operands: &[&[u8]],
+///         out: &mut Vec<u8>,
+///     ) -> Result<()> {
+///         let all = base.into_iter().chain(operands.iter().copied());
+///         out.extend_from_slice(all.max_by_key(|value| value.len()).unwrap_or_default());
+///         Ok(())
+///     }
+/// }
+///
+/// let own = MergeOperators::default().with("longest", std::sync::Arc::new(Longest));
+/// let options = Options::default().expert(|expert| expert.merge_operators = own);
+/// # let machine = lavastore::testing::SimEnv::new(1);
+/// # let db = lavastore::Db::open_in(&machine.env(), "/store", &options)?;
+/// let operator = Some(MergeChoice::custom("longest"));
+/// let options = FamilyOptions { merge_operator: operator, ..Default::default() };
+/// let names = db.create_family("names", &options)?;
+/// names.merge("cat", "tom")?;
+/// names.merge("cat", "thomasina")?;
+/// assert_eq!(names.get("cat")?.as_deref(), Some(&b"thomasina"[..]));
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{MergeChoice, MergeOperator, MergeOperators, set_members, set_of};
+
 /// ```
 /// use lavastore::{Durability, WriteOptions};
 /// # let db = lavastore::testing::store();
@@ -351,6 +389,7 @@ pub use lavakv::LockMode;
 /// for (family, change) in batch.changes() {
 ///     match change {
 ///         BatchChange::Put(key, value) => println!("{family}: {key:?} is {} bytes", value.len()),
+///         BatchChange::Merge(key, operand) => println!("{family}: {key:?} merges {operand:?}"),
 ///         BatchChange::Delete(key) => println!("{family}: {key:?} goes"),
 ///         BatchChange::DeleteRange(start, end) => println!("{family}: {start:?} to {end:?} go"),
 ///     }

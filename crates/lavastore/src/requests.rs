@@ -181,6 +181,30 @@ impl Requests {
         self.inner.delete(self.family.inner(), key.into())
     }
 
+    /// Submits a merge operand and returns at once: see [`Db::merge`](crate::Db::merge), which blocks
+    /// instead. It applies in order of submission, and the future resolves when the operand has its
+    /// durability.
+    ///
+    /// ```
+    /// use lavastore::{FamilyOptions, MergeChoice};
+    /// # let db = lavastore::testing::store();
+    /// let operator = Some(MergeChoice::counter());
+    /// let options = FamilyOptions { merge_operator: operator, ..Default::default() };
+    /// let visits = db.create_family("visits", &options)?;
+    /// let requests = visits.requests(&Default::default())?;
+    /// # lavastore::testing::block_on(&db, async {
+    /// requests.merge("home", 1i64.to_le_bytes())?.await?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// # })?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Requests::put`]. The future: those of [`Db::merge`](crate::Db::merge).
+    pub fn merge(&self, key: impl Into<Vec<u8>>, operand: impl Into<Vec<u8>>) -> Result<WriteRequest> {
+        self.inner.merge(self.family.inner(), key.into(), operand.into())
+    }
+
     /// Submits an atomic batch over any number of families, and returns at once: for changes that
     /// must appear together. It counts as one request, and as one write in the order of submission.
     /// [`Db::write`](crate::Db::write) blocks instead. A batch has at most 16 MiB + 128 KiB,

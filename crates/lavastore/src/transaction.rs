@@ -223,6 +223,30 @@ impl Transaction {
         self.inner.put_untracked(self.family.inner(), key.as_ref(), value.as_ref())
     }
 
+    /// Adds a merge operand to a key of the family `default` at the commit, also if another write has
+    /// changed the key since the begin: so counters do not make transactions conflict. Own reads see
+    /// the folded value. With row locks, the key is locked.
+    ///
+    /// ```
+    /// use lavastore::{FamilyOptions, MergeChoice};
+    /// # let db = lavastore::testing::store();
+    /// let operator = Some(MergeChoice::counter());
+    /// let options = FamilyOptions { merge_operator: operator, ..Default::default() };
+    /// let counters = db.create_family("counters", &options)?;
+    /// let mut transaction = db.transaction();
+    /// transaction.put("order/1", "paid")?;
+    /// transaction.family(&counters)?.merge("orders", 1i64.to_le_bytes())?;
+    /// transaction.commit()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]. The commit: `InvalidArgument`, if the family has no merge operator, or
+    /// if it refuses the operand.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.inner.merge(self.family.inner(), key.as_ref(), operand.as_ref())
+    }
+
     /// Deletes a key of the family `default` at the commit, also if another write has changed it
     /// since the begin. With row locks, the key is locked.
     ///
@@ -535,6 +559,26 @@ impl TransactionFamily<'_> {
     /// As [`Transaction::put`].
     pub fn put_untracked(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.transaction.inner.put_untracked(self.family.inner(), key.as_ref(), value.as_ref())
+    }
+
+    /// Adds a merge operand to a key at the commit, as [`Transaction::merge`] does.
+    ///
+    /// ```
+    /// use lavastore::{FamilyOptions, MergeChoice};
+    /// # let db = lavastore::testing::store();
+    /// let operator = Some(MergeChoice::append(b","));
+    /// let options = FamilyOptions { merge_operator: operator, ..Default::default() };
+    /// let tags = db.create_family("tags", &options)?;
+    /// let mut transaction = db.transaction();
+    /// transaction.family(&tags)?.merge("ada", "poetry")?;
+    /// transaction.commit()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::merge`].
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.inner.merge(self.family.inner(), key.as_ref(), operand.as_ref())
     }
 
     /// Deletes a key at the commit, as [`Transaction::delete_untracked`] does.

@@ -121,6 +121,44 @@ impl<'a> Writer<'a> {
         self.family.kv().delete_opt(self.family.inner(), key.as_ref(), &self.options)
     }
 
+    /// Adds a merge operand to a key, with the options of the writer: see
+    /// [`Db::merge`](crate::Db::merge).
+    ///
+    /// ```
+    /// use lavastore::{FamilyOptions, MergeChoice, WriteOptions};
+    /// # let db = lavastore::testing::store();
+    /// let operator = Some(MergeChoice::max());
+    /// let options = FamilyOptions { merge_operator: operator, ..Default::default() };
+    /// let seen = db.create_family("seen", &options)?;
+    /// seen.writing(&WriteOptions::durable()).merge("ada", "2026-11-30")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::merge`](crate::Db::merge) and [`Writer::put`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.family.kv().merge_opt(self.family.inner(), key.as_ref(), operand.as_ref(), &self.options)
+    }
+
+    /// Deletes a key with a tombstone that vanishes together with the value, as soon as a compaction
+    /// meets them. For keys that are only put and single-deleted, in turn: after an overwrite, a merge
+    /// or another kind of delete, an older value may come back. [`Writer::delete`] has no such
+    /// condition.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("queue/1", "task")?;
+    /// db.writing(&lavastore::WriteOptions::buffered()).single_delete("queue/1")?;
+    /// assert_eq!(db.get("queue/1")?, None);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::delete`].
+    pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.family.kv().single_delete_opt(self.family.inner(), key.as_ref(), &self.options)
+    }
+
     /// Deletes all keys of a range at the cost of one write, however many keys there are. To empty
     /// a family for good use [`Db::drop_family`](crate::Db::drop_family).
     ///
@@ -339,6 +377,33 @@ impl WriteBatch {
         self
     }
 
+    /// Adds a merge operand to `key` in the family `default`, to change a value in the same step as other
+    /// keys, without reading it: see [`Db::merge`](crate::Db::merge). The batch copies both slices.
+    /// The write fails with `InvalidArgument` if the family has no merge operator, or if the operator
+    /// refuses the operand.
+    ///
+    /// ```
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.put("order/1", "paid").merge("paid", 1i64.to_le_bytes());
+    /// ```
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
+        self.inner.merge(key.as_ref(), operand.as_ref());
+        self
+    }
+
+    /// Adds a delete of a `key` of the family `default` that vanishes together with the value as soon as a
+    /// compaction meets them, which suits queues. For keys that are only put and single-deleted, in
+    /// turn: after an overwrite, a merge or another kind of delete, an older value may come back.
+    ///
+    /// ```
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.single_delete("queue/1");
+    /// ```
+    pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.inner.single_delete(key.as_ref());
+        self
+    }
+
     /// Adds a delete of all keys of a range of the family `default`, at the size of two keys, for
     /// example to replace a range: delete it, then put the new keys.
     ///
@@ -502,6 +567,37 @@ impl FamilyBatch<'_> {
     /// ```
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.batch.delete_cf(self.family, key.as_ref());
+        self
+    }
+
+    /// Adds a merge operand to `key` in this family, to change a value in the same step as other
+    /// keys, without reading it: see [`Db::merge`](crate::Db::merge). The batch copies both slices.
+    /// The write fails with `InvalidArgument` if the family has no merge operator, or if the operator
+    /// refuses the operand.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # let (visits, mut batch) = (db.family("visits")?, lavastore::WriteBatch::new());
+    /// batch.family(&visits).merge("7", 1i64.to_le_bytes());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
+        self.batch.merge_cf(self.family, key.as_ref(), operand.as_ref());
+        self
+    }
+
+    /// Adds a delete of a `key` of this family that vanishes together with the value as soon as a
+    /// compaction meets them, which suits queues. For keys that are only put and single-deleted, in
+    /// turn: after an overwrite, a merge or another kind of delete, an older value may come back.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # let (queue, mut batch) = (db.family("queue")?, lavastore::WriteBatch::new());
+    /// batch.family(&queue).single_delete("1");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.batch.single_delete_cf(self.family, key.as_ref());
         self
     }
 

@@ -9,7 +9,7 @@
 //! * [`merge_job`]: the engine of flush and compaction.
 //! * [`below`]: tells whether older entries may exist in the levels under a job's output.
 //! * [`visible`]: the user's view of a merged cursor at a snapshot.
-//! * [`operator`]: calls the merge operator, and contains its panics.
+//! * [`operator`]: merge operators; contains their panics.
 //! * [`tombstones`]: a view of range tombstones for scans.
 //! * [`vec_iter`]: a cursor over sorted entries in memory.
 
@@ -39,5 +39,6 @@ pub use merge_job::{
 };
 pub use merging::{MergingIterator, ReadTogether};
 pub use operator::MergeOperator;
+pub use operator::named::{MergeChoice, MergeOperators};
 pub use sources::{Sources, Visibility};
 pub use visible::{ReferenceResolver, VisibleIterator, VisibleOptions};

@@ -31,6 +31,7 @@ use crate::operator::MergeOperator;
 use base::key::{self, ValueKind, encode};
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use base::{Error, InternalIterator, MAX_SEQ, Result, SeqNo};
+use cache::BlockSlice;
 use output::Output;
 use rules::Rules;
 use std::path::PathBuf;
@@ -97,6 +98,12 @@ pub trait ValueHook {
         value: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Rewrite>;
+
+    /// Returns the separated value of entry `(user_key, seq)`, to fold merge operands into it.
+    /// `None`: the operands are kept beside it, as the default does.
+    fn base(&mut self, _user_key: &[u8], _seq: SeqNo, _reference: &[u8]) -> Result<Option<BlockSlice>> {
+        Ok(None)
+    }
 }
 
 /// Reason for dropping an entry.

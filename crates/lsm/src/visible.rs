@@ -17,7 +17,7 @@
 //! References are shown unresolved (`value_kind` tells). The layer above fetches a separated value
 //! on demand, so a scan that does not use values never reads them.
 
-use crate::operator::{MergeOperator, Operands, fold};
+use crate::operator::{MergeOperator, Operands, fold, missing};
 use crate::tombstones::TombstoneView;
 use base::key;
 use base::range_del::FragmentedRangeTombstones;
@@ -221,10 +221,14 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.versions.inner().gap()
     }
 
-    /// Skips the unreadable part after a failed move, and continues in the same direction. Always
+    /// Skips the unreadable part after a failed move, or the key whose operands were not folded, and
+    /// continues in the same direction. Always
     /// moves beyond the last position, even if a damaged index says that the unreadable part ends
     /// earlier. Returns false if its end is unknown.
     pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {
+        if std::mem::take(&mut self.skips.is_unfolded) {
+            return self.skip_unfolded(forward).map(|()| true);
+        }
         let Some(gap) = self.gap() else { return Ok(false) };
         self.state = IteratorState::Invalid;
         self.versions.forget_deferred();
@@ -234,6 +238,17 @@ impl<I: InternalIterator> VisibleIterator<I> {
         let inner = self.versions.inner_mut();
         if forward { inner.seek(border) } else { inner.seek_for_prev(border) }?;
         if forward { self.find_forward() } else { self.find_backward() }.map(|()| true)
+    }
+
+    fn skip_unfolded(&mut self, forward: bool) -> Result<()> {
+        self.versions.forget_deferred();
+        if forward {
+            self.has_left = true;
+            self.versions.pass_older(&self.key)?;
+            return self.find_forward();
+        }
+        self.versions.leave_backward(&self.key)?;
+        self.find_backward()
     }
 
     /// Resets the state for a new seek.
@@ -373,12 +388,10 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// Folds a merge operand with the versions below. The inner cursor must be on the operand, the
     /// newest visible entry of its key.
     fn fold_from_here(&mut self) -> Result<()> {
-        let Some(operator) = self.options.operator.clone() else {
-            let why = "a merge operand was found, but the column family has no merge operator: open the \
-                       store with the one it was written with";
-            return Err(Error::new(ErrorKind::Unsupported, why));
-        };
         save_user_key(&mut self.key, self.versions.inner());
+        let operator = self.options.operator.clone().ok_or_else(missing);
+        self.skips.is_unfolded = operator.is_err();
+        let operator = operator?;
         self.operands.clear();
         self.operands.push_older(self.versions.inner().value());
         let mut resolved = Vec::new();
@@ -402,7 +415,10 @@ impl<I: InternalIterator> VisibleIterator<I> {
                                    cannot read: give it a resolver";
                         return Err(Error::new(ErrorKind::Unsupported, why));
                     };
-                    resolver.resolve(&self.key, seq, kind, self.versions.inner().value(), &mut resolved)?;
+                    let reference = self.versions.inner().value();
+                    let read = resolver.resolve(&self.key, seq, kind, reference, &mut resolved);
+                    self.skips.is_unfolded = read.is_err();
+                    read?;
                     base = Some(&resolved);
                     break;
                 }
@@ -410,7 +426,9 @@ impl<I: InternalIterator> VisibleIterator<I> {
             }
             self.versions.next_of(&self.key)?;
         }
-        fold(&*operator, &self.key, base, &self.operands, &mut self.value)?;
+        let folded = fold(&*operator, &self.key, base, &self.operands, &mut self.value);
+        self.skips.is_unfolded = folded.is_err();
+        folded?;
         self.kind = ValueKind::Value;
         self.state = IteratorState::Folded;
         Ok(())

@@ -9,7 +9,9 @@
 //!   only once the job's edit is durable. Then the outputs replace the table in the key range that
 //!   they span. Entries of the table outside that range may be garbage of that job, or belong to a
 //!   lost output. They are kept, and reported as possibly resurrected. If all inputs exist, outputs
-//!   and inputs together have the content of the inputs alone, whether the job finished or not.
+//!   and inputs together have the content of the inputs alone, whether the job finished or not;
+//! * the table is an output of a job whose inputs are all live, and one of them has merge operands.
+//!   These would count twice, since the job may have folded them.
 //!
 //! Superseded tables must be removed although the newest sequence wins. At the bottom, sequences
 //! become 0 and tombstones are dropped, so an old table would win over the outputs that replaced
@@ -83,10 +85,11 @@ pub(super) fn judge(found: &mut RepairScan) -> Plan {
     name_families(found, &tables, &mut plan);
     let gone = gone(found, &tables);
     let spans = spans_of_done_jobs(found, &tables);
+    let doubled = outputs_with_doubled_operands(&tables, &gone);
     let mut ignored = 0;
     for table in tables {
         let is_dropped = found.witness.families.get(&table.family).is_some_and(|f| f.is_dropped);
-        if gone.contains(&table.number) || is_dropped {
+        if gone.contains(&table.number) || doubled.contains(&table.number) || is_dropped {
             ignored += 1;
             continue;
         }
@@ -148,6 +151,18 @@ fn gone(found: &RepairScan, tables: &[Table]) -> BTreeSet<u64> {
     let noted = tables.iter().flat_map(|table| table.identity.store.gone.iter().copied());
     let removed = found.witness.tables.iter().filter(|(_, table)| matches!(table, TableWitness::Removed));
     noted.chain(removed.map(|(number, _)| *number)).collect()
+}
+
+/// Returns the outputs of jobs whose inputs are all there, where an input has merge operands.
+fn outputs_with_doubled_operands(tables: &[Table], gone: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let live = tables.iter().filter(|table| !gone.contains(&table.number));
+    let operands: BTreeMap<u64, bool> = live.map(|table| (table.number, table.has_operands)).collect();
+    let is_doubled = |inputs: &[u64]| {
+        inputs.iter().all(|input| operands.contains_key(input))
+            && inputs.iter().any(|input| operands.get(input) == Some(&true))
+    };
+    let outputs = tables.iter().filter(|table| !table.identity.inputs.is_empty());
+    outputs.filter(|table| is_doubled(&table.identity.inputs)).map(|table| table.number).collect()
 }
 
 /// Inputs of a job, and the user key range that its outputs span.

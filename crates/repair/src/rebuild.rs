@@ -1,7 +1,7 @@
 //! Writes the tables, then the log, into the new store.
 //!
 //! For each key, rebuild takes the newest visible version, as a reader of the old store would have
-//! seen it. If its value is lost the key is left out: an older version would be a wrong answer.
+//! seen it; if that is a merge operand, all operands and their base ([`super::operands`]). If its value is lost the key is left out: an older version would be a wrong answer.
 //!
 //! Every change in the log at or above the floor is newer than the tables. So the log is replayed
 //! over them in order: LavaKV's own lane merged with the embedded batches of a secondary engine
@@ -16,6 +16,7 @@
 use super::RepairOptions;
 use super::judge::{Counted, FamilyPlan, Plan};
 use super::lanes::Lanes;
+use super::operands::{Base, Kept, KeptOperands};
 use super::ranges::Ranges;
 use super::report::{LostRange, RepairReport, RepairedFamily};
 use super::runs::{Heard, WalkEvent, runs_of};
@@ -24,7 +25,7 @@ use super::target::Target;
 use super::values::{self, Values};
 use base::hash::key_hash;
 use base::sync::lock;
-use base::{Error, ErrorKind, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
+use base::{Error, ErrorKind, HashMap, HashSet, MAX_SEQ, Result, SeqNo, ValueKind};
 use cache::Cache;
 use io::Env;
 use lavakv::repairing::{self, Change, DEFAULT_FAMILY};
@@ -147,6 +148,7 @@ fn save(
 ) -> Result<RepairReport> {
     let RepairScan { cache, values, report, witness, .. } = &mut found;
     let is_exact = witness.state.is_some();
+    let mut lost_bases = LostBases::default();
     for (id, family) in plan {
         let name = names.get(id).cloned().unwrap_or_default();
         let name_is_lost = family.name.is_none() && *id != DEFAULT_FAMILY;
@@ -157,13 +159,16 @@ fn save(
             may_have_been_dropped: !is_exact && *id != DEFAULT_FAMILY,
             ..RepairedFamily::default()
         });
-        let mut merge = Merge { env, cache, family: *id, values, report, target };
+        let lost_bases = &mut lost_bases;
+        let mut merge = Merge { env, cache, family: *id, values, report, target, lost_bases };
         merge.tables(&family.tables)?;
     }
     let closed = was_closed(witness);
     let asked = asked_tables(plan, is_exact);
     let open = HashMap::default();
-    Replay { env, cache, plan, is_exact, values, report, target, asked: &asked, open }.run(lanes, closed)?;
+    let mut replay =
+        Replay { env, cache, plan, is_exact, values, report, target, asked: &asked, open, lost_bases };
+    replay.run(lanes, closed)?;
     report.bytes_read += values.bytes_read;
     report.files_used += values.len() as u64;
     Ok(found.report)
@@ -324,6 +329,7 @@ struct Merge<'a> {
     values: &'a mut Values,
     report: &'a mut RepairReport,
     target: &'a Target,
+    lost_bases: &'a mut LostBases,
 }
 
 impl Merge<'_> {
@@ -340,7 +346,13 @@ impl Merge<'_> {
         let met = Heard::default();
         let (runs, tombstones) = runs_of(self.env, self.cache, tables, &met);
         let inner = MergingIterator::new(runs);
-        let mut entries = VisibleIterator::new(inner, tombstones, VisibleOptions::at(MAX_SEQ));
+        let kept = Arc::new(KeptOperands::default());
+        let options = VisibleOptions {
+            operator: Some(kept.clone()),
+            resolver: Some(kept.clone()),
+            ..VisibleOptions::at(MAX_SEQ)
+        };
+        let mut entries = VisibleIterator::new(inner, tombstones, options);
         entries.seek_to_first()?;
         // Consecutive keys with lost values in one file form one range.
         let mut lost: Option<LostRange> = None;
@@ -348,6 +360,9 @@ impl Merge<'_> {
             self.note(&met);
             let (key, seq) = (entries.key(), entries.seq());
             let saved = match entries.value_kind() {
+                ValueKind::Value if let Some(kept) = kept.take() => {
+                    self.operands(key, entries.value(), &kept)?
+                }
                 ValueKind::Value => {
                     self.target.put(self.family, key, entries.value())?;
                     Ok(entries.value().len() as u64)
@@ -364,6 +379,7 @@ impl Merge<'_> {
                 }
                 Err(e) => {
                     self.report.damage(&e);
+                    self.lost_bases.insert((self.family, key.to_vec()));
                     let one = self.lost_key(key, &e);
                     match &mut lost {
                         Some(range) if range.file == one.file => {
@@ -398,6 +414,31 @@ impl Merge<'_> {
             }
             Err(e) => Ok(Err(e)),
         }
+    }
+
+    /// Saves merge operands and their base. Returns the bytes of the values, or the reason for their
+    /// loss.
+    fn operands(&mut self, key: &[u8], inline: &[u8], kept: &Kept) -> Result<Result<u64>> {
+        let mut bytes = match &kept.base {
+            Base::Absent => 0,
+            Base::Inline => {
+                self.target.put(self.family, key, inline)?;
+                inline.len() as u64
+            }
+            Base::Separated(seq, reference) => match self.separated(key, *seq, reference)? {
+                Ok(bytes) => bytes,
+                Err(e) => return Ok(Err(e)),
+            },
+        };
+        for operand in &kept.operands {
+            if let Err(e) = self.target.merge(self.family, key, operand)? {
+                // Base and older operands alone would be a wrong value.
+                self.target.delete(self.family, key)?;
+                return Ok(Err(e));
+            }
+            bytes += operand.len() as u64;
+        }
+        Ok(Ok(bytes))
     }
 
     fn lost_key(&self, key: &[u8], e: &Error) -> LostRange {
@@ -449,7 +490,11 @@ struct Replay<'a> {
     /// See [`asked_tables`].
     asked: &'a HashMap<FamilyId, TablesAsked<'a>>,
     open: HashMap<u64, Arc<Ksst>>,
+    lost_bases: LostBases,
 }
+
+/// Keys with a lost value, to which no merge operand may be added.
+type LostBases = HashSet<(FamilyId, Vec<u8>)>;
 
 /// Maximum number of tables kept open for lookups of log changes.
 const OPEN_MAX: usize = 256;
@@ -498,11 +543,33 @@ impl Replay<'_> {
             if self.is_in_tables(change.family, change.key, seq, change.kind)? {
                 continue;
             }
+            if !self.lost_bases.is_empty() && self.is_without_base(&change) {
+                continue;
+            }
             self.change(seq, &change, record, place)?;
             let family = self.report.families.iter_mut().find(|family| family.id == change.family);
             family.into_iter().for_each(|family| family.log_changes += 1);
         }
         Ok(())
+    }
+
+    /// Returns true for an operand whose base is lost, which the report tells. Other changes of the
+    /// key make it whole.
+    fn is_without_base(&mut self, change: &Change<'_>) -> bool {
+        if change.kind == ValueKind::RangeDeletion {
+            let inside =
+                |id: &FamilyId, key: &[u8]| *id == change.family && change.key <= key && key < change.value;
+            self.lost_bases.retain(|(id, key)| !inside(id, key));
+            return false;
+        }
+        let key = (change.family, change.key.to_vec());
+        match change.kind {
+            ValueKind::Merge => self.lost_bases.contains(&key),
+            _ => {
+                self.lost_bases.remove(&key);
+                false
+            }
+        }
     }
 
     /// Returns true if the family exists and the change is at or above its log floor.
@@ -539,6 +606,10 @@ impl Replay<'_> {
                     Err(e) => e,
                 }
             }
+            (ValueKind::Merge, _) => match self.target.merge(family, change.key, change.value)? {
+                Ok(()) => return Ok(()),
+                Err(e) => e.at_file(&place.path).at_offset(place.offset),
+            },
             (ValueKind::RangeDeletion, _) => return self.delete_range(seq, change),
             (kind, _) if kind.is_tombstone() => return self.target.delete(family, change.key),
             (kind, _) => {
@@ -552,6 +623,7 @@ impl Replay<'_> {
             // The change was in tables, and was deleted there together with its value.
             return Ok(());
         }
+        self.lost_bases.insert((family, change.key.to_vec()));
         // The tables have an older version of the key. Without a manifest the lost value may never
         // have been durable, and then the older version is the one that was promised.
         if self.is_exact {

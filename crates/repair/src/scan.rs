@@ -33,6 +33,8 @@ pub(super) struct Table {
     pub max_seq: SeqNo,
     pub identity: TableIdentity,
     pub tombstones: Arc<FragmentedRangeTombstones>,
+    /// True if it has merge operands.
+    pub has_operands: bool,
     pub missing: Vec<Missing>,
 }
 
@@ -181,6 +183,7 @@ impl RepairScan {
                     largest: meta.largest_user_key().to_vec(),
                     max_seq: meta.max_seq,
                     identity: table.properties().identity.clone(),
+                    has_operands: table.properties().merge_operands > 0,
                     tombstones: table.range_tombstones().clone(),
                     missing,
                 });
@@ -241,6 +244,7 @@ impl RepairScan {
                 largest,
                 max_seq,
                 identity: properties.identity.clone(),
+                has_operands: properties.merge_operands > 0,
                 tombstones: table.range_tombstones().clone(),
                 missing,
             });

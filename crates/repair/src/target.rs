@@ -5,10 +5,11 @@
 //! is an ordinary store with ordinary background jobs.
 
 use super::judge::Plan;
-use base::{HashMap, Result};
+use super::operands::{LOST_NAME, UnknownOperator};
+use base::{ErrorKind, HashMap, Result};
 use io::Cancel;
 use lavakv::repairing::{Change, DEFAULT_FAMILY, discard, make_marked, stored_options};
-use lavakv::{ColumnFamily, Db, Options, ReadOptions, WriteBatch, WriteOptions};
+use lavakv::{ColumnFamily, Db, FamilyOptions, MergeChoice, Options, ReadOptions, WriteBatch, WriteOptions};
 use std::sync::Arc;
 use store::files::unfinished::Mark;
 use store::format::Feature;
@@ -45,6 +46,7 @@ impl Target {
             stored.and_then(|bytes| stored_options(bytes).ok())
         };
         let own = stored(DEFAULT_FAMILY).unwrap_or_else(|| options.family.clone());
+        let own_operator = own.merge_operator.clone();
         let options = Options {
             create_if_missing: true,
             error_if_exists: true,
@@ -53,6 +55,13 @@ impl Target {
             ..options.clone()
         }
         .expert(|expert| {
+            let stored = plan.keys().filter_map(|id| stored(*id)?.merge_operator);
+            for operator in stored.chain(own_operator).chain([MergeChoice::custom(LOST_NAME)]) {
+                if expert.merge_operators.find(&operator).is_err() {
+                    let known = expert.merge_operators.clone();
+                    expert.merge_operators = known.with(operator.name(), Arc::new(UnknownOperator));
+                }
+            }
             expert.fast_tier_values_bytes_max = 0;
             expert.fast_tier_values_flushed = false;
         });
@@ -129,6 +138,23 @@ impl Target {
         Ok(Ok(()))
     }
 
+    /// Adds a merge operand to a key. If the stored options of the family are lost, it gets an unknown
+    /// operator, which keeps operands. Returns `Ok(Err(_))` if its operator refuses the operand; then
+    /// nothing was written.
+    pub fn merge(&self, family: FamilyId, key: &[u8], operand: &[u8]) -> Result<Result<()>> {
+        let Some((db, family)) = self.family(family)? else { return Ok(Ok(())) };
+        admit(db, key)?;
+        let options = family.options();
+        if options.merge_operator.is_none() {
+            let merge_operator = Some(MergeChoice::custom(LOST_NAME));
+            db.set_family_options(family, FamilyOptions { merge_operator, ..options })?;
+        }
+        match db.merge_opt(family, key, operand, &WriteOptions::volatile()) {
+            Err(e) if is_refusal(e.kind()) => Ok(Err(e.with_kind(ErrorKind::Corruption))),
+            written => written.map(Ok),
+        }
+    }
+
     /// Deletes a key.
     pub fn delete(&self, family: FamilyId, key: &[u8]) -> Result<()> {
         match self.family(family)? {
@@ -202,6 +228,11 @@ impl Target {
             discard(db);
         }
     }
+}
+
+/// Returns true if the operator of a family refuses an operand.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::InvalidArgument | ErrorKind::UserCallback)
 }
 
 /// Raises the format of the new store if it must hold an empty key, as the damaged store did.

@@ -5,6 +5,9 @@
 //! the position of the last range deletion that covers it ([`fragments`]). A key is deleted if the
 //! position of its fragment is above that of its last change.
 //!
+//! Merge operands are changes of their own. A lookup collects those of a key down to its last put or
+//! delete, and the reader folds them.
+//!
 //! So a change and a lookup cost the logarithm of the changes, and a rollback costs the changes
 //! that it removes; only a rollback over a range deletion makes the fragments again.
 
@@ -27,6 +30,7 @@ type FamilyId = u32;
 #[derive(Clone, Debug)]
 enum Change {
     Put { key: Arc<[u8]>, value: Value, previous: Option<u32> },
+    Merge { key: Arc<[u8]>, operand: Value, previous: Option<u32> },
     Delete { key: Arc<[u8]>, previous: Option<u32> },
     DeleteRange { start: Vec<u8>, end: Option<Vec<u8>> },
 }
@@ -35,7 +39,9 @@ impl Change {
     fn bytes(&self) -> usize {
         CHANGE_BYTES
             + match self {
-                Change::Put { key, value, .. } => key.len() + value.len(),
+                Change::Put { key, value, .. } | Change::Merge { key, operand: value, .. } => {
+                    key.len() + value.len()
+                }
                 Change::Delete { key, .. } => key.len(),
                 // The batch of the engine has the largest key twice in place of a missing end.
                 Change::DeleteRange { start, end } => {
@@ -52,6 +58,33 @@ pub(crate) enum Found {
     Deleted,
     /// The changes do not concern the key.
     Nothing,
+    /// Merge operands, the oldest first, and the state of the key below them.
+    Merged(Box<Found>, Vec<Value>),
+}
+
+impl Found {
+    /// Returns the value of the key. `below` returns its value in the store, and `fold` folds operands
+    /// into a base.
+    pub fn settle(
+        self,
+        below: impl FnOnce() -> Result<Option<Value>>,
+        fold: impl FnOnce(Option<&[u8]>, &[&[u8]]) -> Result<Value>,
+    ) -> Result<Option<Value>> {
+        match self {
+            Found::Value(value) => Ok(Some(value)),
+            Found::Deleted => Ok(None),
+            Found::Nothing => below(),
+            Found::Merged(base, operands) => {
+                let base = match *base {
+                    Found::Value(value) => Some(value),
+                    Found::Nothing => below()?,
+                    _ => None,
+                };
+                let operands: Vec<&[u8]> = operands.iter().map(|operand| &**operand).collect();
+                fold(base.as_deref(), &operands).map(Some)
+            }
+        }
+    }
 }
 
 /// A change of [`crate::IndexedBatch::changes`], borrowed.
@@ -59,6 +92,8 @@ pub(crate) enum Found {
 pub enum BatchChange<'a> {
     /// A key gets a value.
     Put(&'a [u8], &'a [u8]),
+    /// A key gets a merge operand.
+    Merge(&'a [u8], &'a [u8]),
     /// A key is deleted.
     Delete(&'a [u8]),
     /// All keys from the first one up to the second one are deleted; `None`: all from the first on.
@@ -90,6 +125,16 @@ impl Contents {
         check_len("value", value.len() as u64, limits::LARGE_VALUE_LEN_MAX)?;
         let value = Value::from(value.to_vec());
         self.push_point(family, key, value.len(), |key, previous| Change::Put { key, value, previous })
+    }
+
+    /// Adds a merge operand to a key.
+    ///
+    /// # Errors
+    /// As [`Contents::put`].
+    pub fn merge(&mut self, family: &ColumnFamily, key: &[u8], operand: &[u8]) -> Result<()> {
+        check_len("merge operand", operand.len() as u64, limits::VALUE_LEN_MAX as u64)?;
+        let operand = Value::from(operand.to_vec());
+        self.push_point(family, key, operand.len(), |key, previous| Change::Merge { key, operand, previous })
     }
 
     /// Deletes a key.
@@ -162,7 +207,9 @@ impl Contents {
             self.bytes -= change.bytes();
             let Some(of_family) = self.families.get_mut(&family.id()) else { continue };
             match change {
-                Change::Put { key, previous, .. } | Change::Delete { key, previous } => {
+                Change::Put { key, previous, .. }
+                | Change::Merge { key, previous, .. }
+                | Change::Delete { key, previous } => {
                     match previous {
                         Some(previous) => of_family.last.insert(key, previous),
                         None => of_family.last.remove(&key),
@@ -194,17 +241,42 @@ impl Contents {
         let Some(of_family) = self.families.get(&id) else { return Found::Nothing };
         let deleted = of_family.deleted.at(key).map(|fragment| fragment.position);
         match of_family.last.get(key) {
-            Some(position) if deleted.is_none_or(|deleted| deleted < *position) => self.value_at(*position),
+            Some(position) if deleted.is_none_or(|deleted| deleted < *position) => {
+                self.value_at(*position, deleted)
+            }
             None if deleted.is_none() => Found::Nothing,
             _ => Found::Deleted,
         }
     }
 
-    fn value_at(&self, position: u32) -> Found {
-        match self.changes.get(position as usize) {
-            Some((_, Change::Put { value, .. })) => Found::Value(value.clone()),
-            _ => Found::Deleted,
+    /// Returns the state of a key whose last change is at `position`, above the range deletion at
+    /// `deleted`.
+    fn value_at(&self, position: u32, deleted: Option<u32>) -> Found {
+        let mut operands = Vec::new();
+        let mut base = if deleted.is_some() { Found::Deleted } else { Found::Nothing };
+        for position in self.effective(position, deleted) {
+            match self.changes.get(position as usize) {
+                Some((_, Change::Put { value, .. })) => base = Found::Value(value.clone()),
+                Some((_, Change::Merge { operand, .. })) => operands.push(operand.clone()),
+                _ => base = Found::Deleted,
+            }
         }
+        if operands.is_empty() {
+            return base;
+        }
+        operands.reverse();
+        Found::Merged(Box::new(base), operands)
+    }
+
+    /// Returns the positions of the changes of a key that count, from its last one down: merge
+    /// operands, and the put or delete below them, above the range deletion at `deleted`.
+    fn effective(&self, last: u32, deleted: Option<u32>) -> impl Iterator<Item = u32> {
+        let is_above = move |position: &u32| deleted.is_none_or(|deleted| deleted < *position);
+        let below = move |position: &u32| match self.changes.get(*position as usize) {
+            Some((_, Change::Merge { previous, .. })) => previous.filter(is_above),
+            _ => None,
+        };
+        std::iter::successors(Some(last).filter(is_above), below)
     }
 
     /// Returns the first changed key within a bound and the next one.
@@ -227,25 +299,30 @@ impl Contents {
 
     /// Returns the changes in order. `overwrites`: without those that later ones undo.
     pub fn iter(&self, overwrites: bool) -> impl Iterator<Item = (&ColumnFamily, BatchChange<'_>)> {
-        let counts = move |position: u32, family: &ColumnFamily, key: &[u8]| {
-            let of_family = self.families.get(&family.id());
-            !overwrites
-                || of_family.is_some_and(|of_family| {
-                    of_family.last.get(key) == Some(&position)
-                        && of_family.deleted.at(key).is_none_or(|fragment| fragment.position < position)
-                })
-        };
-        (0u32..).zip(&self.changes).filter_map(move |(position, (family, change))| {
+        let effective = overwrites.then(|| self.all_effective());
+        let counts = move |position: usize| effective.as_ref().is_none_or(|all| all[position]);
+        self.changes.iter().enumerate().filter_map(move |(position, (family, change))| {
             let change = match change {
-                Change::Put { key, value, .. } if counts(position, family, key) => {
-                    BatchChange::Put(key, value)
-                }
-                Change::Delete { key, .. } if counts(position, family, key) => BatchChange::Delete(key),
                 Change::DeleteRange { start, end } => BatchChange::DeleteRange(start, end.as_deref()),
-                _ => return None,
+                _ if !counts(position) => return None,
+                Change::Put { key, value, .. } => BatchChange::Put(key, value),
+                Change::Merge { key, operand, .. } => BatchChange::Merge(key, operand),
+                Change::Delete { key, .. } => BatchChange::Delete(key),
             };
             Some((family, change))
         })
+    }
+
+    /// Returns for each change whether it counts; range deletions always do.
+    fn all_effective(&self) -> Vec<bool> {
+        let mut all = vec![false; self.changes.len()];
+        for of_family in self.families.values() {
+            for (key, last) in &of_family.last {
+                let deleted = of_family.deleted.at(key).map(|fragment| fragment.position);
+                self.effective(*last, deleted).for_each(|position| all[position as usize] = true);
+            }
+        }
+        all
     }
 
     /// Returns the changes as a batch of the engine.
@@ -254,6 +331,7 @@ impl Contents {
         for (family, change) in self.iter(overwrites) {
             match change {
                 BatchChange::Put(key, value) => batch.put_cf(family, key, value),
+                BatchChange::Merge(key, operand) => batch.merge_cf(family, key, operand),
                 BatchChange::Delete(key) => batch.delete_cf(family, key),
                 BatchChange::DeleteRange(start, end) => {
                     let end = end.map_or(Bound::Unbounded, Bound::Excluded);

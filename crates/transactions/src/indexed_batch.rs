@@ -34,6 +34,15 @@ impl IndexedBatch {
         Arc::make_mut(&mut self.contents).put(family, key, value)
     }
 
+    /// Adds a merge operand to a key.
+    ///
+    /// # Errors
+    /// As [`IndexedBatch::put`]. The write: `InvalidArgument`, if the family has no merge operator, or
+    /// if it refuses the operand.
+    pub fn merge(&mut self, family: &ColumnFamily, key: &[u8], operand: &[u8]) -> Result<()> {
+        Arc::make_mut(&mut self.contents).merge(family, key, operand)
+    }
+
     /// Deletes a key.
     ///
     /// # Errors
@@ -50,13 +59,13 @@ impl IndexedBatch {
         Arc::make_mut(&mut self.contents).delete_range(family, start, end)
     }
 
-    /// Reads a key of the batch. `None`: the batch does not concern it. `Some(None)`: the batch
-    /// deletes it.
+    /// Reads a key of the batch. `None`: the batch does not concern it, or has merge operands for it,
+    /// which need the store. `Some(None)`: the batch deletes it.
     pub fn get(&self, family: &ColumnFamily, key: &[u8]) -> Option<Option<Value>> {
         match self.contents.find(family.id(), key) {
             Found::Value(value) => Some(Some(value)),
             Found::Deleted => Some(None),
-            Found::Nothing => None,
+            Found::Nothing | Found::Merged(..) => None,
         }
     }
 
@@ -71,10 +80,10 @@ impl IndexedBatch {
         key: &[u8],
         at: ReadAt<'_>,
     ) -> Result<Option<Value>> {
-        match self.get(family, key) {
-            Some(found) => Ok(found),
-            None => db.get_at(family, key, at),
-        }
+        let below = || db.get_at(family, key, at);
+        self.contents
+            .find(family.id(), key)
+            .settle(below, |base, operands| db.fold(family, key, base, operands))
     }
 
     /// Iterates over a family as if the batch were written to the store already. Later changes of

@@ -238,7 +238,15 @@ impl MergedIterator {
                 return Ok(());
             }
             let Some(key) = change else { return Ok(()) };
-            if let Found::Value(value) = self.changes.contents.find(self.changes.family, &key) {
+            let base = order.is_eq().then_some(&self.base);
+            let below = || base.map(|base| base.value().map(|value| Value::from(value.to_vec()))).transpose();
+            let fold = |base: Option<&[u8]>, operands: &[&[u8]]| self.base.fold(&key, base, operands);
+            let found = match self.changes.contents.find(self.changes.family, &key) {
+                // Of the changed keys it hides the one in the store.
+                Found::Nothing => None,
+                found => found.settle(below, fold)?,
+            };
+            if let Some(value) = found {
                 self.at = At::Change(key, value);
                 return Ok(());
             }

@@ -233,6 +233,17 @@ impl Transaction {
         self.changes.put(family, key, value)
     }
 
+    /// Adds a merge operand to a key at the commit, also if another write has changed the key since
+    /// the snapshot: the operand applies to any value.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]. The commit: `InvalidArgument`, if the family has no merge operator, or
+    /// if it refuses the operand.
+    pub fn merge(&mut self, family: &ColumnFamily, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.protect(family, key, ForUpdate { validate: false, ..ForUpdate::default() })?;
+        self.changes.merge(family, key, operand)
+    }
+
     /// Deletes a key at the commit.
     ///
     /// # Errors

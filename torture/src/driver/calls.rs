@@ -69,7 +69,9 @@ pub(crate) fn write_one(family: &Family, change: &Change, durability: Durability
 pub(crate) fn write_with(family: &Family, change: &Change, options: &WriteOptions) -> Result<(), Error> {
     match change {
         Change::Put(key, value) => family.writing(options).put(key, value),
+        Change::Merge(key, operand) => family.writing(options).merge(key, operand),
         Change::Delete(key) => family.writing(options).delete(key),
+        Change::SingleDelete(key) => family.writing(options).single_delete(key),
         Change::DeleteRange(start, end) => family.writing(options).delete_range(start..end),
     }
 }
@@ -78,7 +80,9 @@ pub(crate) fn write_with(family: &Family, change: &Change, options: &WriteOption
 pub(crate) fn add(batch: &mut WriteBatch, family: &Family, change: &Change) {
     match change {
         Change::Put(key, value) => batch.family(family).put(key, value),
+        Change::Merge(key, operand) => batch.family(family).merge(key, operand),
         Change::Delete(key) => batch.family(family).delete(key),
+        Change::SingleDelete(key) => batch.family(family).single_delete(key),
         Change::DeleteRange(start, end) => batch.family(family).delete_range(start..end),
     };
 }

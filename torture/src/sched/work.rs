@@ -283,7 +283,9 @@ fn write(shared: &ScheduleState, writer: usize, mut rng: Rng) -> Check {
             for family in [shared.db.default_family(), &shared.mirror] {
                 match change {
                     Change::Put(key, value) => batch.family(family).put(key, value),
+                    Change::Merge(key, operand) => batch.family(family).merge(key, operand),
                     Change::Delete(key) => batch.family(family).delete(key),
+                    Change::SingleDelete(key) => batch.family(family).single_delete(key),
                     Change::DeleteRange(start, end) => batch.family(family).delete_range(start..end),
                 };
             }

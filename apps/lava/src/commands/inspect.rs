@@ -292,13 +292,15 @@ fn prometheus(metrics: &Metrics) -> Result<()> {
 fn options_of(store: &Db, family: &str) -> Map<String, Value> {
     let Ok(family) = store.open_family(family) else { return Map::new() };
     let own = family.options();
-    let all: [(&str, Value); 6] = [
+    let operator = own.merge_operator.map(|operator| operator.name().to_owned());
+    let all: [(&str, Value); 7] = [
         ("compression", own.compression.name().into()),
         ("min_blob_size", own.min_blob_size.into()),
         ("vsst_bytes", own.expert.vsst_bytes.into()),
         ("gc_ratio_percent", own.expert.gc_ratio_percent.into()),
         ("file_bytes", own.expert.file_bytes.into()),
         ("policy", own.policy.name.into()),
+        ("merge_operator", operator.into()),
     ];
     all.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }

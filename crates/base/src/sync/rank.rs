@@ -216,6 +216,8 @@ ranks! {
     ReadQueue,
     /// Repair: the findings in damaged files.
     RepairHeard,
+    /// Repair: the merge operands of the present key.
+    RepairOperands,
     /// The rate of collections.
     GcPace,
     /// The time when the next slowed write may continue.

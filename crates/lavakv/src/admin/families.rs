@@ -91,7 +91,7 @@ fn enter(jobs: &Arc<Jobs>) -> Result<MutexGuard<'_, Writer>> {
 /// Checks the options for a family of the store.
 pub(crate) fn check(store: &Options, name: &str, options: &FamilyOptions) -> Result<()> {
     options.validate()?;
-    options.check_policy(store).map_err(|e| e.context(format!("column family {name}")))
+    options.check_names(store).map_err(|e| e.context(format!("column family {name}")))
 }
 
 /// Checks the name of a new family.
@@ -109,8 +109,8 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 /// Replaces the options of a family. Running jobs keep their options; compaction and collection
 /// apply the new ones as they rewrite data.
 pub(crate) fn set_options(jobs: &Arc<Jobs>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
-    let options = options.derived();
     let _writer = enter(jobs)?;
+    let options = options.derived().keeping_operator(&family.settings.given());
     if *family.settings.given() != options {
         let record = Record::UpdateFamily { id: family.id, options: options.encode() };
         jobs.files.manifest.commit(Edit(vec![record]))?;

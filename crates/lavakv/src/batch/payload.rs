@@ -23,6 +23,8 @@ pub(crate) struct Payload<'a> {
     /// Bytes of keys and values of the other changes.
     pub data_bytes: usize,
     pub has_empty_key: bool,
+    /// True if some change is a merge operand.
+    pub has_operands: bool,
 }
 
 /// The changes of a payload.
@@ -44,6 +46,7 @@ impl<'a> Payload<'a> {
             deletes: u32::from(change.is_delete()),
             data_bytes: if change.is_delete() { 0 } else { change.key.len() + change.value.len() },
             has_empty_key: change.has_empty_key(),
+            has_operands: change.kind == ValueKind::Merge,
         }
     }
 
@@ -60,14 +63,16 @@ impl<'a> Payload<'a> {
 
     /// Creates the payload of a batch.
     pub fn batch(batch: &'a WriteBatch) -> Payload<'a> {
+        let figures = batch.figures();
         Payload {
             body: Body::Batch(batch),
             pieces: [batch.body(), &[], &[], &[]],
             count: batch.len() as u32,
             weight: batch.byte_len() + ENTRY_BYTES * batch.len(),
-            deletes: batch.deletes(),
-            data_bytes: batch.data_bytes(),
-            has_empty_key: batch.has_empty_key(),
+            deletes: figures.deletes,
+            data_bytes: figures.data_bytes,
+            has_empty_key: figures.has_empty_key,
+            has_operands: figures.has_operands,
         }
     }
 }
@@ -103,7 +108,7 @@ impl OwnedPayload {
         match self {
             OwnedPayload::One { kind: ValueKind::Value, value, .. } => value.len(),
             OwnedPayload::One { .. } => 0,
-            OwnedPayload::Batch(batch) => batch.longest_value(),
+            OwnedPayload::Batch(batch) => batch.figures().longest_value,
         }
     }
 }

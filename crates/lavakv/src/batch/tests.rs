@@ -15,7 +15,8 @@ fn told(result: Result<()>) -> String {
     result.map_or_else(|e| e.to_string(), |()| "accepted".into())
 }
 
-/// A batch of the lines: `put KEY VALUE`, `delete KEY`, `delete-range START END`.
+/// A batch of the lines: `put KEY VALUE`, `merge KEY OPERAND`, `delete KEY`, `single-delete KEY`,
+/// `delete-range START END`.
 fn batch_of(input: &str) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for line in input.lines() {
@@ -25,6 +26,8 @@ fn batch_of(input: &str) -> WriteBatch {
         match words[0] {
             "put" => batch.put(&first, &second),
             "delete" => batch.delete(&first),
+            "merge" => batch.merge(&first, &second),
+            "single-delete" => batch.single_delete(&first),
             "delete-range" => batch.delete_range(&first, &second),
             other => panic!("no change is called {other}"),
         }
@@ -56,9 +59,9 @@ fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
         "check" => {
             let mut batch = batch_of(&case.input);
             let (whole, changes) = (told(batch.check(0)), told(batch.check_changes()));
-            let has_empty_key = batch.has_empty_key();
+            let has_empty_key = batch.figures().has_empty_key;
             batch.clear();
-            assert!(batch.is_empty() && !batch.has_empty_key());
+            assert!(batch.is_empty() && !batch.figures().has_empty_key);
             format!("batch: {whole}\nchanges: {changes}\nhas an empty key: {has_empty_key}\n")
         }
         "check-logged" => {

@@ -8,6 +8,7 @@
 use super::ablation::Ablation;
 use super::range::{beside, check};
 use base::{Error, Result, limits};
+use lsm::MergeOperators;
 use lsm::policy::Policies;
 use std::time::Duration;
 use wal::Loggers;
@@ -110,6 +111,11 @@ pub struct ExpertOptions {
     /// First sequence number, file number, log group and log page of a **new** store, 1 to 2^48.
     /// For tests that cross 2^32; no program needs it. Default: 1.
     pub first_number: u64,
+    /// The merge operators of the program, by name, beside the ready-made ones; see
+    /// [`FamilyOptions::merge_operator`](crate::FamilyOptions::merge_operator). A store opens without
+    /// them: then merges fail with `Unsupported`, and so do reads of keys with unfolded operands.
+    /// Default: none.
+    pub merge_operators: MergeOperators,
     /// The compaction policies that families may have. Default: the built-in ones; a test may add
     /// some.
     #[doc(hidden)]
@@ -137,6 +143,7 @@ impl Default for ExpertOptions {
             fast_tier_adaptive: false,
             fast_tier_interval: Duration::from_secs(1),
             first_number: 1,
+            merge_operators: MergeOperators::default(),
             policies: Policies::default(),
             ablation: Ablation::default(),
         }

@@ -6,6 +6,8 @@ use super::options::Options;
 use super::range::check;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
+use lsm::MergeChoice;
+use lsm::operator::named;
 use lsm::policy::{FileChoice, PolicyChoice, TreeOptions};
 
 /// Fits one column family to its data: compression, separation of large values, filters. Pass it to
@@ -32,6 +34,12 @@ pub struct FamilyOptions {
     /// neither written ([`ErrorKind::Unsupported`]) nor compacted. That ends when a release that
     /// knows the policy opens the store, or [`crate::Db::set_family_options`] sets another one.
     pub policy: PolicyChoice,
+    /// Merge operator, for values that change by small deltas: a ready-made one as
+    /// [`MergeChoice::counter`], or one of [`crate::ExpertOptions::merge_operators`]. A family takes
+    /// merge operands only with it. Once chosen it stays, because stored operands need it: `None`
+    /// keeps it, and another one takes its place. Earlier releases refuse a store with such a family.
+    /// Default: `None`.
+    pub merge_operator: Option<MergeChoice>,
     /// The second page: shape of the tree, file sizes, level 0, collection.
     pub expert: ExpertFamilyOptions,
 }
@@ -43,6 +51,7 @@ impl Default for FamilyOptions {
             min_blob_size: 512,
             filter_bits_per_key: 10,
             policy: PolicyChoice::default(),
+            merge_operator: None,
             expert: ExpertFamilyOptions::default(),
         }
     }
@@ -50,8 +59,9 @@ impl Default for FamilyOptions {
 
 /// First byte of encoded family options. Version 1 lacks separated values. Version 3 adds a byte
 /// for the value placement of an earlier release; this release reads that version but does not
-/// write it. Version 4 is written for policies other than `leveled` 1.
-const FAMILY_OPTIONS_VERSION: u8 = 4;
+/// write it. Version 4 is written for policies other than `leveled` 1, version 5 with a merge
+/// operator.
+const FAMILY_OPTIONS_VERSION: u8 = 5;
 
 /// Value placement of version 3: values go to the log, and by the flush to a vSST.
 const PLACED_IN_TABLES: u8 = 0;
@@ -69,6 +79,13 @@ impl FamilyOptions {
     /// touches no store.
     pub fn derived(mut self) -> FamilyOptions {
         self.expert = self.expert.derived();
+        self
+    }
+
+    /// Returns the same options with the merge operator of `stored` if they name none, since stored
+    /// operands need it.
+    pub(crate) fn keeping_operator(mut self, stored: &FamilyOptions) -> FamilyOptions {
+        self.merge_operator = self.merge_operator.or_else(|| stored.merge_operator.clone());
         self
     }
 
@@ -105,12 +122,19 @@ impl FamilyOptions {
         }
         check("bytes of policy.name", self.policy.name.len(), 1, POLICY_NAME_LEN_MAX)?;
         check("bytes of policy.parameters", self.policy.parameters.len(), 0, POLICY_PARAMETERS_LEN_MAX)?;
+        if let Some(operator) = &self.merge_operator {
+            check("bytes of merge_operator", operator.name().len(), 1, named::NAME_LEN_MAX)?;
+        }
         self.expert.check_ranges()?;
         table::compress::require(self.compression)
     }
 
-    /// Fails if the store does not know the policy, or its parameters are invalid.
-    pub(crate) fn check_policy(&self, store: &Options) -> Result<()> {
+    /// Fails if the store does not know the policy or the merge operator, or if the parameters of
+    /// the policy are invalid.
+    pub(crate) fn check_names(&self, store: &Options) -> Result<()> {
+        if let Some(operator) = &self.merge_operator {
+            store.expert.merge_operators.find(operator)?;
+        }
         store.expert.policies.make(&self.policy, &self.tree(store.expert.ablation)).map(drop)
     }
 
@@ -137,9 +161,10 @@ impl FamilyOptions {
     }
 
     fn encode_derived(&self) -> Vec<u8> {
-        let version = match self.policy == PolicyChoice::default() {
-            true => 2,
-            false => FAMILY_OPTIONS_VERSION,
+        let version = match (&self.merge_operator, self.policy == PolicyChoice::default()) {
+            (Some(_), _) => FAMILY_OPTIONS_VERSION,
+            (None, false) => 4,
+            (None, true) => 2,
         };
         let mut out = vec![version, self.compression as u8];
         for v in [
@@ -163,6 +188,9 @@ impl FamilyOptions {
             put_bytes(&mut out, self.policy.name.as_bytes());
             put_varint(&mut out, u64::from(self.policy.version));
             put_bytes(&mut out, &self.policy.parameters);
+        }
+        if let Some(operator) = &self.merge_operator {
+            put_bytes(&mut out, operator.name().as_bytes());
         }
         out
     }
@@ -205,6 +233,7 @@ impl FamilyOptions {
             min_blob_size: 0,
             filter_bits_per_key,
             policy: PolicyChoice::default(),
+            merge_operator: None,
             expert,
         };
         if version >= 2 {
@@ -225,23 +254,30 @@ impl FamilyOptions {
         if version >= 4 {
             options.policy = decode_policy(&mut r)?;
         }
+        if version >= 5 {
+            options.merge_operator = Some(MergeChoice::custom(decode_name("merge operator", &mut r)?));
+        }
         options.check_ranges().map_err(|e| e.context("family options in the manifest"))?;
         Ok(options)
     }
 }
 
 fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
-    let name = String::from_utf8(r.bytes()?.to_vec()).map_err(|_| {
-        Error::corruption(
-            "the name of the compaction policy in the stored options of a column family is not UTF-8",
-        )
-    })?;
+    let name = decode_name("compaction policy", r)?;
     let version = u32::try_from(r.varint()?).map_err(|_| {
         Error::corruption(
             "the version of the compaction policy in the stored options of a column family exceeds 32 bits",
         )
     })?;
     Ok(PolicyChoice { name, version, parameters: r.bytes()?.to_vec() })
+}
+
+fn decode_name(of: &str, r: &mut Reader<'_>) -> Result<String> {
+    String::from_utf8(r.bytes()?.to_vec()).map_err(|_| {
+        Error::corruption(format!(
+            "the name of the {of} in the stored options of a column family is not UTF-8"
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -286,6 +286,8 @@ counters! {
     row_lock_timeouts,
     /// Row locks refused because two transactions would have waited for each other.
     deadlocks,
+    /// Runs of merge operands that the operator failed to fold in background work, and that stay.
+    merge_failures,
     /// Background jobs that failed, whether retried or not.
     background_errors,
     /// Tables and value files found damaged and set aside.

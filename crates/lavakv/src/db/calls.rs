@@ -4,13 +4,15 @@ use super::Db;
 use crate::batch::WriteBatch;
 use crate::batch::payload::Payload;
 use crate::context::options::{Durability, WriteOptions};
+use crate::read::operands;
 use crate::read::options::ReadAt;
+use crate::read::read_path::Value;
 use crate::tree::family::ColumnFamily;
 use crate::write::conditions::Conditions;
 use crate::write::large_value;
 use crate::write::row_locks::LockOwner;
 use crate::write::validation::{Pins, ReadSet};
-use base::Result;
+use base::{Result, ValueKind};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -51,6 +53,50 @@ impl Db {
             self.engine().tree.sequence_of(Some(reads.snapshot()))?;
         }
         self.run_write(Payload::batch(batch), terms, Some(conditions))
+    }
+
+    /// Adds a merge operand to a key of a family, with options: see [`WriteBatch::merge_cf`].
+    ///
+    /// # Errors
+    /// Those of [`Db::put_opt`]; `InvalidArgument`: the family has no merge operator, or it refuses
+    /// the operand.
+    pub fn merge_opt(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        operand: &[u8],
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.change(family, ValueKind::Merge, key, operand, options)
+    }
+
+    /// Folds merge operands, the oldest first, into a value, as a read of the family would.
+    ///
+    /// # Errors
+    /// `UserCallback`: the operator failed. `Unsupported`: the family or the program has none.
+    pub fn fold(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Value> {
+        let options = self.own(family)?.options();
+        operands::fold_into(
+            operands::operator_of(&self.engine().context.options, &options),
+            key,
+            base,
+            operands,
+        )
+    }
+
+    /// Deletes a key that is only put and single-deleted, in turn: see
+    /// [`WriteBatch::single_delete_cf`].
+    ///
+    /// # Errors
+    /// Those of [`Db::delete_opt`].
+    pub fn single_delete_opt(&self, family: &ColumnFamily, key: &[u8], options: &WriteOptions) -> Result<()> {
+        self.change(family, ValueKind::SingleDeletion, key, &[], options)
     }
 
     /// Fails if a batch cannot be written as it is, now or later.

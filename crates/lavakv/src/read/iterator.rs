@@ -4,9 +4,10 @@
 //! read on demand, once for each position. So a scan over keys costs only the keys. A scan over
 //! values reads them in batches (see [`crate::read::prefetch`]).
 
+use crate::read::operands::{fold_into, operator_of};
 use crate::read::options::ReadOptions;
 use crate::read::prefetch::{Prefetch, Reach, batch::Values};
-use crate::read::read_path::pin;
+use crate::read::read_path::{Value, pin};
 use crate::read::wanted::SeekReads;
 use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
@@ -202,10 +203,11 @@ impl DbIterator {
     /// That part is one block if the table's index contains its end, otherwise the table (from
     /// [`crate::DamagedFile::first_key`] to `last_key`). Entries of other tables between these keys
     /// are skipped too, since they may not be the newest: read single keys with [`crate::Db::get`].
+    /// After a key whose merge operands could not be folded, it skips that key.
     ///
     /// # Errors
     /// Those of any move: the next unreadable table fails in the same way. `InvalidArgument` if the
-    /// last move did not fail because of an unreadable table.
+    /// last move did not fail because of an unreadable table, or of merge operands.
     pub fn skip_damaged(&mut self) -> Result<()> {
         self.check_open()?;
         let forward = self.forward;
@@ -242,6 +244,16 @@ impl DbIterator {
             Some(inner) if inner.valid() && !self.keys_only => inner.value(),
             _ => Ok(&[]),
         }
+    }
+
+    /// Folds merge operands, the oldest first, into a value of `key`: see [`crate::Db::fold`].
+    ///
+    /// # Errors
+    /// Those of [`crate::Db::fold`].
+    pub fn fold(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Value> {
+        let options = self.read_state.as_ref().map(|read_state| &*read_state.options);
+        let operator = options.and_then(|options| operator_of(&self.tree.context.options, options));
+        fold_into(operator, key, base, operands)
     }
 
     /// Returns the number of entries that its moves passed without returning them: tombstones,
@@ -289,6 +301,7 @@ pub(crate) fn view(
     let iter_options =
         IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
     let mut visible = VisibleOptions { resolver, empty: Some(family.clone()), ..VisibleOptions::at(seq) };
+    visible.operator = operator_of(&tree.context.options, &read_state.options);
     (visible.lower, visible.upper) = (options.lower_bound.clone(), options.upper_bound.clone());
     visible.keys_only = options.keys_only;
     if let Some(prefix) = &options.prefix {

@@ -1,7 +1,8 @@
 //! The point read: memtables, newest first, then the tables, level by level.
 //!
 //! Sources are searched from new to old, so the first entry found is the answer, unless a range
-//! tombstone found on the way is newer. A read pins the family's read state *before* it takes the
+//! tombstone found on the way is newer. If the entry is a merge operand, the search goes on below it
+//! for more operands and their base. A read pins the family's read state *before* it takes the
 //! visible frontier as its sequence. Compaction may drop versions below the frontier, but not from
 //! files of a pinned read state. If the read state changed in between, the read starts again, so
 //! that it sees everything that was visible at its sequence.
@@ -16,6 +17,7 @@
 use crate::context::stats::Stats;
 use crate::files::damaged;
 use crate::read::fetch::{self, Content};
+use crate::read::operands::{FoundOperands, operator_of};
 use crate::tree::Tree;
 use crate::tree::family::{Family, ReadState, pin_at};
 use base::hash::key_hash;
@@ -83,6 +85,8 @@ pub(crate) struct GetOp<T, K> {
     key: K,
     snapshot: SeqNo,
     hash: u64,
+    /// Merge operands found so far; `None`: none yet.
+    operands: Option<Box<FoundOperands>>,
     /// The newest range tombstone found so far that covers the key.
     covered: SeqNo,
     fill_cache: bool,
@@ -120,8 +124,8 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
     /// cache.
     pub fn new(tree: T, pinned: (Arc<ReadState>, SeqNo), key: K, fill_cache: bool) -> Self {
         let ((read_state, snapshot), hash) = (pinned, key_hash(&key));
-        let (covered, presence_only, at) = (0, false, At::Memtables);
-        GetOp { tree, read_state, key, snapshot, hash, covered, fill_cache, presence_only, at }
+        let (operands, covered, presence_only, at) = (None, 0, false, At::Memtables);
+        GetOp { tree, read_state, key, snapshot, hash, operands, covered, fill_cache, presence_only, at }
     }
 
     /// Returns empty bytes instead of a value, and never reads a separated one.
@@ -144,14 +148,14 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
             self.at = At::Tables(0, 0);
             if let Some(answer) = self.ask_memtables() {
                 self.tree.context.stats.gets_memtable.add(1);
-                return Ok(answer);
+                return Ok(self.folded(answer)?);
             }
         }
         loop {
             // A repeated step counts its lookups again, so its counts are undone.
             let before = S::RESUMES.then(|| *source.counters());
             match self.step(source).map_err(S::Stop::into_error) {
-                Ok(Some(answer)) => return Ok(answer),
+                Ok(Some(answer)) => return Ok(self.folded(answer)?),
                 Ok(None) => {}
                 Err(Ok(e)) => return Err(e.into()),
                 Err(Err(waiting)) => {
@@ -174,13 +178,34 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
             &At::Tables(level, index) => match self.next_file(level, index) {
                 None => Ok(Some(None)),
                 Some((file, next)) => {
+                    let below = self.below();
                     let answer = self.ask_table(&file, source)?;
-                    self.at = next;
+                    // After an operand the same table may have older entries.
+                    if self.below() == below {
+                        self.at = next;
+                    }
                     Ok(answer)
                 }
             },
             At::Memtables => unreachable!("memtables are asked first"),
         }
+    }
+
+    /// Returns the sequence up to which entries are wanted. Range tombstones count up to the
+    /// snapshot.
+    fn below(&self) -> SeqNo {
+        self.operands.as_ref().map_or(self.snapshot, |operands| operands.below())
+    }
+
+    fn push_operand(&mut self, seq: SeqNo, operand: &[u8]) {
+        self.operands.get_or_insert_default().push(seq, operand);
+    }
+
+    /// Returns the answer with the operands above it folded into it.
+    fn folded(&self, answer: Option<Content>) -> Result<Option<Content>> {
+        let Some(operands) = &self.operands else { return Ok(answer) };
+        let operator = operator_of(&self.tree.context.options, &self.read_state.options);
+        operands.fold(&self.key, answer, operator).map(Some)
     }
 
     /// Returns `Some(answer)` if a memtable settles the read without I/O.
@@ -189,12 +214,16 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
         for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
             let covering = memtable.covering_range_tombstone(&self.key, self.snapshot);
             self.covered = self.covered.max(covering.unwrap_or(0));
-            if let Some(entry) = memtable.get(&self.key, self.snapshot) {
+            while let Some(entry) = memtable.get(&self.key, self.below()) {
                 if entry.seq < self.covered {
                     return Some(None);
                 }
                 if self.presence_only && has_value(entry.kind) {
                     return Some(Some(nothing()));
+                }
+                if entry.kind == ValueKind::Merge {
+                    self.push_operand(entry.seq, entry.value);
+                    continue;
                 }
                 if entry.kind == ValueKind::PlacedReference {
                     self.at = At::Segment(entry.seq, entry.value.to_vec());
@@ -238,7 +267,7 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
             let covering = table.range_tombstones().covering(&self.key, self.snapshot);
             self.covered = self.covered.max(covering.unwrap_or(0));
         }
-        let found = table.get(&self.key, self.snapshot, self.hash, source);
+        let found = table.get(&self.key, self.below(), self.hash, source);
         let found = damaged::in_table(found, file)?;
         let Some(found) = found else { return Ok((self.covered > 0).then_some(None)) };
         match found.kind {
@@ -247,6 +276,10 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
             ValueKind::Value => Ok(Some(Some(Content::Bytes(found.value)))),
             kind if kind.is_tombstone() => Ok(Some(None)),
             kind if self.presence_only && has_value(kind) => Ok(Some(Some(nothing()))),
+            ValueKind::Merge => {
+                self.push_operand(found.seq, &found.value);
+                Ok(None)
+            }
             kind => {
                 let entry = (&*self.key, found.seq, kind);
                 let version = &self.read_state.version;
@@ -260,7 +293,8 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
 
 /// True for kinds of entries that make their key present.
 fn has_value(kind: ValueKind) -> bool {
-    matches!(kind, ValueKind::Value | ValueKind::Reference | ValueKind::PlacedReference)
+    use ValueKind::{Merge, PlacedReference, Reference, Value};
+    matches!(kind, Value | Merge | Reference | PlacedReference)
 }
 
 fn nothing() -> Content {

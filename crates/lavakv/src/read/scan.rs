@@ -13,12 +13,14 @@
 //! it. An error of reading a value is reported at its entry, after a second read of it alone, as in
 //! a blocking scan.
 //!
-//! A step opens the tables that it reaches, so it needs a thread that may block.
+//! A step opens the tables that it reaches, so it needs a thread that may block. In a family with a
+//! merge operator it also reads keys itself.
 
 use crate::read::fetch;
 use crate::read::iterator::{listed, view};
 use crate::read::options::ReadOptions;
 use crate::read::pending::Progress;
+use crate::read::prefetch::batch::Values;
 use crate::read::prefetch::{BYTES_MAX, WINDOW_MAX};
 use crate::read::read_path::pin;
 use crate::tree::Tree;
@@ -26,7 +28,7 @@ use crate::tree::family::{Family, ReadState};
 use crate::tree::open_iterators::IteratorGuard;
 use base::{Error, Result, SeqNo, ValueKind};
 use cache::Block;
-use lsm::VisibleIterator;
+use lsm::{ReferenceResolver, VisibleIterator};
 use std::sync::Arc;
 use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, WantedExtent, join};
 use table::{BlockRequest, FetchCost, FetchedBlocks, Reference, Source, Stopped};
@@ -162,7 +164,18 @@ impl PendingScan {
         let tree = &self.tree;
         let (read_state, seq) = pin(tree, &self.family, self.snapshot);
         let reading = listed(tree, &self.family, &self.options.name, (&read_state, seq));
-        let entries = view((tree, &self.family), (&read_state, seq), &self.options, None, true)?;
+        // A fold reads ahead of the entry shown, so it cannot wait for data: its reads block.
+        let folds = read_state.options.merge_operator.is_some();
+        let resolver: Option<Arc<dyn ReferenceResolver>> = match folds {
+            true => Some(Arc::new(Values {
+                tree: tree.clone(),
+                read_state: read_state.clone(),
+                fill_cache: self.options.fill_cache,
+                demand: self.family.demand.clone(),
+            })),
+            false => None,
+        };
+        let entries = view((tree, &self.family), (&read_state, seq), &self.options, resolver, !folds)?;
         self.view = Some(View { entries, next: Move::Seek, read_state, _reading: reading });
         Ok(())
     }

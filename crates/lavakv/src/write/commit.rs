@@ -59,6 +59,7 @@ use super::admission::{Entered, Entry};
 use super::conditions::Conditions;
 use super::fate::of_unknown_fate;
 use super::memtables::Writer;
+use super::operands;
 use super::row_locks::LockOwner;
 use crate::batch;
 use crate::batch::payload::{Body, Payload};
@@ -257,6 +258,9 @@ impl<'a> WriteOp<'a> {
         let writes = self.writes;
         if self.payload.has_empty_key {
             writes.check_empty_key()?;
+        }
+        if self.payload.has_operands {
+            operands::check(writes, &self.payload.body)?;
         }
         let families = match &self.payload.body {
             Body::One(family, ..) => Cow::Borrowed(std::slice::from_ref(*family)),

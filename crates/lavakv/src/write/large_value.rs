@@ -5,9 +5,10 @@ use super::WritePath;
 use super::admission::write_deadline::{WriteDeadline, WriteTerms};
 use super::commit::WriteOp;
 use super::conditions::Conditions;
+use super::operands;
 use super::validation::Pins;
 use crate::batch::frame::Frame;
-use crate::batch::payload::{OwnedPayload, Payload};
+use crate::batch::payload::{Body, OwnedPayload, Payload};
 use crate::batch::{BatchEntries, Change, WriteBatch};
 use crate::context::into_io;
 use crate::context::options::Durability;
@@ -275,8 +276,11 @@ pub(crate) fn write_batch(
 /// `TooLarge`; `InvalidArgument` for an empty key in a store of format 1; `NotFound` for a dropped
 /// family.
 pub(crate) fn check_batch(writes: &WritePath, batch: &WriteBatch) -> Result<()> {
-    if batch.has_empty_key() {
+    if batch.figures().has_empty_key {
         writes.check_empty_key()?;
+    }
+    if batch.figures().has_operands {
+        operands::check(writes, &Body::Batch(batch))?;
     }
     // The long values are not logged, so they do not count.
     let changes = BatchEntries::of(batch.body()).flatten().filter(|change| is_long(writes, change));

@@ -22,6 +22,7 @@ mod forks;
 mod handles;
 mod iterators;
 mod large_values;
+mod merges;
 mod moving_tables;
 mod multi_get;
 mod names_on_devices;

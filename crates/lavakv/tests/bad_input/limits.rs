@@ -170,6 +170,7 @@ fn invalid_family_names_and_options_are_refused() {
 fn the_smallest_options_work() {
     let sim = SimEnv::new(6);
     let family = FamilyOptions {
+        merge_operator: None,
         compression: Compression::None,
         min_blob_size: 32,
         filter_bits_per_key: 0,

@@ -15,8 +15,9 @@
 //!    dropped. Before any other entry (the caller broke the contract of single deletes) they become
 //!    plain tombstones, which hide everything older.
 //! 5. **Merge operands** of one stripe are collected if there is an operator. They are folded with
-//!    the value in the same stripe, or without a base if a tombstone, a covering range tombstone or
-//!    the bottom comes first.
+//!    the value in the same stripe, inline or separated, or without a base if a tombstone, a covering
+//!    range tombstone or the bottom comes first. Without any of these they are combined into one
+//!    operand, if the operator can.
 //! 6. **Sequences** become 0 for inline values in the lowest stripe with nothing underneath: all
 //!    older versions are gone by rule 2. This excludes values under a kept range tombstone, which
 //!    would then hide them, and references, whose records are found by their exact internal key.
@@ -27,7 +28,7 @@
 use super::output::{Output, OutputTable};
 use super::{DropReason, JobEnv, MergeStats, Rewrite};
 use crate::below::OlderEntryCheck;
-use crate::operator::{MergeOperator, Operands, fold};
+use crate::operator::{MergeOperator, Operands, combine, fold};
 use base::limits::VALUE_LEN_MAX;
 use base::range_del::{Fragment, FragmentedRangeTombstones};
 use base::{Error, Result, SeqNo, ValueKind};
@@ -257,6 +258,7 @@ impl Rules {
         if !self.run.is_empty() && self.run_stripe == stripe {
             let folded = match kind {
                 ValueKind::Value => self.fold_run(hooks, output, Some(value))?,
+                ValueKind::Reference => self.fold_onto_separated(hooks, output, seq, value)?,
                 ValueKind::Deletion => self.fold_run(hooks, output, None)?,
                 _ => false,
             };
@@ -311,7 +313,7 @@ impl Rules {
         self.write_held(hooks, output)
     }
 
-    /// Writes the held tombstone or operands unchanged.
+    /// Writes the held tombstone, or the held operands, combined if the operator can.
     #[inline]
     fn write_held<T: OutputTable>(
         &mut self,
@@ -322,15 +324,51 @@ impl Rules {
             self.write(hooks, output, h.seq, h.kind, &[])?;
         }
         if !self.run.is_empty() {
-            let (mut run, seqs) = (std::mem::take(&mut self.run), std::mem::take(&mut self.run_seqs));
-            for (i, &seq) in seqs.iter().enumerate() {
-                self.write(hooks, output, seq, ValueKind::Merge, run.get(i))?;
-            }
-            run.clear();
-            (self.run, self.run_seqs) = (run, seqs);
-            self.run_seqs.clear();
+            self.write_run(hooks, output)?;
         }
         Ok(())
+    }
+
+    /// Writes the collected operands.
+    fn write_run<T: OutputTable>(&mut self, hooks: &mut JobEnv<'_, T>, output: &mut Output<T>) -> Result<()> {
+        let (mut run, mut seqs) = (std::mem::take(&mut self.run), std::mem::take(&mut self.run_seqs));
+        let combined = match &self.operator {
+            Some(operator) => combine(&**operator, &self.key, &run, &mut self.folded).unwrap_or_else(|_| {
+                self.stats.fold_failures += 1;
+                false
+            }),
+            None => false,
+        };
+        if combined && self.folded.len() <= VALUE_LEN_MAX {
+            for (i, &seq) in seqs.iter().enumerate().skip(1) {
+                self.drop_entry(hooks, seq, ValueKind::Merge, run.get(i), DropReason::Folded);
+            }
+            seqs.truncate(1);
+            run.clear();
+            run.push_older(&self.folded);
+        }
+        for (i, &seq) in seqs.iter().enumerate() {
+            self.write(hooks, output, seq, ValueKind::Merge, run.get(i))?;
+        }
+        run.clear();
+        seqs.clear();
+        (self.run, self.run_seqs) = (run, seqs);
+        Ok(())
+    }
+
+    /// Folds the collected operands with a separated value, if the job can read it.
+    fn fold_onto_separated<T: OutputTable>(
+        &mut self,
+        hooks: &mut JobEnv<'_, T>,
+        output: &mut Output<T>,
+        seq: SeqNo,
+        reference: &[u8],
+    ) -> Result<bool> {
+        let Some(values) = &mut hooks.values else { return Ok(false) };
+        match values.base(&self.key, seq, reference)? {
+            Some(base) => self.fold_run(hooks, output, Some(&base)),
+            None => Ok(false),
+        }
     }
 
     /// Folds the collected operands with `base`, and writes the value in place of the newest
@@ -349,15 +387,13 @@ impl Rules {
             self.stats.fold_failures += 1;
             return Ok(false);
         }
-        for i in 1..self.run.len() {
-            self.stats.folded += 1;
-            if let Some(observer) = &mut hooks.observer {
-                let (seq, operand) = (self.run_seqs[i], self.run.get(i));
-                observer.dropped(&self.key, seq, ValueKind::Merge, operand, DropReason::Folded);
-            }
+        let (mut run, mut seqs) = (std::mem::take(&mut self.run), std::mem::take(&mut self.run_seqs));
+        for (i, &seq) in seqs.iter().enumerate().skip(1) {
+            self.drop_entry(hooks, seq, ValueKind::Merge, run.get(i), DropReason::Folded);
         }
-        self.run.clear();
-        self.run_seqs.clear();
+        run.clear();
+        seqs.clear();
+        (self.run, self.run_seqs) = (run, seqs);
         self.shadow = Some(Shadow { stripe: self.run_stripe, by_tombstone: false });
         let value = std::mem::take(&mut self.folded);
         let written = self.write(hooks, output, newest, ValueKind::Value, &value);

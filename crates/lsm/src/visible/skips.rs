@@ -17,12 +17,14 @@ struct Skip {
 #[derive(Default)]
 pub(super) struct Skips {
     last: Option<Skip>,
+    /// True if the last move failed to fold the merge operands of a key, which can be skipped alone.
+    pub is_unfolded: bool,
 }
 
 impl Skips {
     /// Resets the state for a new seek.
     pub fn restart(&mut self) {
-        self.last = None;
+        (self.last, self.is_unfolded) = (None, false);
     }
 
     /// Returns the seek target after the gap, within the bounds and beyond the user key passed

@@ -3,7 +3,7 @@ use datadriven::TestCase;
 use std::error::Error;
 
 /// Parses the options of a script: no compression, tables of 1 MiB, three levels, optionally a
-/// policy.
+/// policy and a merge operator.
 fn options(case: &mut TestCase) -> Result<FamilyOptions, Box<dyn Error>> {
     let mut policy = PolicyChoice::default();
     if let Some(name) = case.try_take_arg("policy")? {
@@ -11,21 +11,23 @@ fn options(case: &mut TestCase) -> Result<FamilyOptions, Box<dyn Error>> {
         policy.version = case.try_take_arg("policy-version")?.unwrap_or(policy.version);
         policy.parameters = case.try_take_args("parameters")?.unwrap_or_default();
     }
+    let merge_operator = case.try_take_arg::<String>("merge-operator")?.map(MergeChoice::custom);
     let levels = case.try_take_arg("levels")?.unwrap_or(3);
-    let own = FamilyOptions { compression: Compression::None, policy, ..Default::default() };
+    let own = FamilyOptions { compression: Compression::None, policy, merge_operator, ..Default::default() };
     Ok(own.expert(|expert| (expert.file_bytes, expert.levels) = (1 << 20, levels)))
 }
 
 /// Checks that encoded options round-trip, and that each truncation is refused. Prints the first
-/// byte and the bytes of the policy.
+/// byte, and the bytes of policy and merge operator.
 fn round_trip(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let options = options(case)?;
     let bytes = options.encode();
     assert_eq!(FamilyOptions::decode(&bytes)?, options.clone().derived());
     assert!((0..bytes.len()).all(|cut| FamilyOptions::decode(&bytes[..cut]).is_err()));
-    let without = FamilyOptions { policy: PolicyChoice::default(), ..options }.encode();
+    let without = FamilyOptions { policy: PolicyChoice::default(), merge_operator: None, ..options };
+    let without = without.encode();
     assert_eq!(bytes[1..without.len()], without[1..]);
-    Ok(format!("kind {}, policy \"{}\"\n", bytes[0], bytes[without.len()..].escape_ascii()))
+    Ok(format!("kind {}, then \"{}\"\n", bytes[0], bytes[without.len()..].escape_ascii()))
 }
 
 /// Decodes options with a part that no release writes.
@@ -41,6 +43,10 @@ fn damaged(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
         "policy-name" => {
             assert_eq!(bytes[name - 1], 1);
             bytes[name] = case.take_arg("is")?;
+        }
+        "operator-name" => {
+            let last = bytes.len() - 1;
+            bytes[last] = case.take_arg("is")?;
         }
         "policy-version" => {
             bytes.truncate(name + 1);

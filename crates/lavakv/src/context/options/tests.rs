@@ -149,7 +149,14 @@ fn every_option_is_listed_on_its_page() {
         family,
         expert,
     });
-    let family = names!(FamilyOptions { compression, min_blob_size, filter_bits_per_key, policy, expert });
+    let family = names!(FamilyOptions {
+        compression,
+        min_blob_size,
+        filter_bits_per_key,
+        policy,
+        merge_operator,
+        expert,
+    });
     let expert = names!(ExpertOptions {
         log_group_bytes,
         wal_bytes_max,
@@ -166,6 +173,7 @@ fn every_option_is_listed_on_its_page() {
         fast_tier_adaptive,
         fast_tier_interval,
         first_number,
+        merge_operators,
         policies,
         ablation,
     });

@@ -208,7 +208,9 @@ impl Unit {
     ) -> Self {
         let children = memtables.iter().map(|m| Box::new(m.iter()) as Box<dyn InternalIterator>).collect();
         let tombstones: Vec<_> = memtables.iter().map(|m| m.range_tombstones()).collect();
-        let options = MergeOptions::new(snapshots.to_vec());
+        let operators = &jobs.context.options.expert.merge_operators;
+        let operator = operators.of_jobs(family.options().merge_operator.as_ref());
+        let options = MergeOptions { operator, ..MergeOptions::new(snapshots.to_vec()) };
         let bytes = memtables.iter().map(|m| m.bytes()).sum();
         let files = VsstFiles {
             tree: jobs.tree.clone(),
@@ -279,6 +281,7 @@ impl Unit {
             Step::More => Ok(false),
             Step::Done(outputs) => {
                 self.outputs = outputs;
+                jobs.context.stats.merge_failures.add(self.merge.stats().fold_failures);
                 self.vssts = self.separation.finish()?;
                 Ok(true)
             }

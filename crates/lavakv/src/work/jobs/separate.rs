@@ -217,6 +217,19 @@ fn renamed(reference: Reference, blob_id: BlobId, out: &mut Vec<u8>) -> Rewrite 
 }
 
 impl ValueHook for SeparationStep<'_> {
+    /// A value in a segment may be too long to be folded, and a damaged one is left to readers.
+    fn base(&mut self, user_key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<Option<BlockSlice>> {
+        let Some(version) = &self.separation.version else { return Ok(None) };
+        let decoded = Reference::decode(reference)?;
+        if crate::read::fetch::resolve(version, user_key, seq, &decoded)?.segment {
+            return Ok(None);
+        }
+        match self.value_of(user_key, seq, reference) {
+            Err(e) if damaged::is_of_reading(&e) && !e.is_passing() => Ok(None),
+            value => value,
+        }
+    }
+
     fn rewrite(
         &mut self,
         user_key: &[u8],

@@ -47,11 +47,16 @@ impl RunningMerge {
             compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
         let bounds = Bounds { lower: piece.lower.as_deref(), upper: piece.upper.as_deref() };
         sources.add(levels.iter().map(|(level, files)| (*level, files)), bounds)?;
-        // Sequence numbers order the files of level 0 by age, so they must be kept.
-        let zero_sequences = compaction.output_level > 0;
+        // Sequence numbers order the files of level 0 by age, so they must be kept. A repair without a
+        // manifest compares them with the log, and must not add an operand again that a table has.
+        let merge_operator = whole.family.options().merge_operator.clone();
+        let zero_sequences = compaction.output_level > 0 && merge_operator.is_none();
         let counting = Counting::new(&jobs.tree.kept, &snapshots, &sources.tombstones);
         let (lower, upper) = (piece.lower.clone(), piece.upper.clone());
-        let merge_options = MergeOptions { zero_sequences, lower, upper, ..MergeOptions::new(snapshots) };
+        let operators = &jobs.context.options.expert.merge_operators;
+        let operator = operators.of_jobs(merge_operator.as_ref());
+        let merge_options =
+            MergeOptions { zero_sequences, lower, upper, operator, ..MergeOptions::new(snapshots) };
         let files = || VsstFiles {
             tree: jobs.tree.clone(),
             family: whole.family.clone(),
@@ -103,6 +108,7 @@ impl RunningMerge {
         let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
         self.written_bytes = self.written_bytes.saturating_add(written);
         let Step::Done(outputs) = step else { return Ok(None) };
+        jobs.context.stats.merge_failures.add(self.merge.stats().fold_failures);
         let vssts = self.separation.finish()?;
         jobs.context.stats.relocation_bytes_read.add(self.separation.relocation_read_bytes());
         for (file, error) in self.separation.take_damaged() {

@@ -1,0 +1,49 @@
+//! The checks of merge operands before they are written.
+//!
+//! A wrong operand fails its write, and not all later reads of its key. Only a family whose stored
+//! options name a merge operator takes operands; so an earlier release, which would return wrong
+//! values, refuses the store.
+
+use super::WritePath;
+use crate::batch::payload::Body;
+use crate::batch::{BatchEntries, Change, shown_key};
+use crate::large::segments::threshold;
+use crate::tree::family::Family;
+use base::{Error, ErrorKind, Result, ValueKind};
+
+/// Fails if the operators of the families would not take the operands among some changes.
+pub(crate) fn check(writes: &WritePath, body: &Body<'_>) -> Result<()> {
+    match body {
+        Body::One(family, change) => check_one(writes, family, change),
+        Body::Batch(batch) => {
+            for change in BatchEntries::of(batch.body()) {
+                let change = change?;
+                if change.kind == ValueKind::Merge {
+                    let family = &writes.tree.families.find_all(&[change.family])?[0];
+                    check_one(writes, family, &change)?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn check_one(writes: &WritePath, family: &Family, change: &Change<'_>) -> Result<()> {
+    let store = &writes.context.options;
+    let Some(choice) = &family.options().merge_operator else {
+        return Err(Error::invalid(format!(
+            "column family {} has no merge operator, so it takes no operands: set \
+             FamilyOptions::merge_operator",
+            family.name
+        )));
+    };
+    let len_max = threshold(store) - 1;
+    if change.value.len() > len_max {
+        let len = change.value.len();
+        let why =
+            format!("merge operand of {len} bytes is over the limit: at most {len_max} bytes are supported");
+        return Err(Error::new(ErrorKind::TooLarge, why));
+    }
+    let operator = store.expert.merge_operators.find(choice)?;
+    lsm::operator::check(&*operator, change.value).map_err(|e| e.context(shown_key(change.key)))
+}
