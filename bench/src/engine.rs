@@ -275,6 +275,12 @@ pub trait Engine: Send + Sync {
     /// Seeks to `start` and visits up to `limit` entries in key order; returns their number.
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
 
+    /// Visits up to `limit` entries whose keys begin with `prefix`, in key order; returns their
+    /// number. Fails if the driver of the engine has none.
+    fn scan_prefix(&self, _prefix: &[u8], _limit: u64, _visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        Err("the driver of the engine has no scans of a prefix".into())
+    }
+
     /// Flushes the memtables to tables.
     fn flush(&self) -> Result<()>;
 

@@ -391,6 +391,22 @@ impl Engine for LavaEngine {
         Ok(count)
     }
 
+    fn scan_prefix(&self, prefix: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let entries = match &self.family {
+            None => self.db.prefix(prefix),
+            Some(family) => family.prefix(prefix),
+        };
+        let mut entries = entries.cursor()?;
+        entries.seek_to_first()?;
+        let mut count = 0;
+        while entries.valid() && count < limit {
+            visit(entries.key(), entries.value()?);
+            count += 1;
+            entries.next()?;
+        }
+        Ok(count)
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(self.db.flush()?)
     }

@@ -36,6 +36,7 @@ pub mod families;
 pub mod flight;
 pub mod fs;
 pub mod full;
+pub mod graph;
 pub mod host;
 pub mod kernel_reads;
 pub mod keys;

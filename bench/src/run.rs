@@ -31,6 +31,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
             | Workload::Tail
             | Workload::MultiGet
             | Workload::Queue
+            | Workload::Graph
             | Workload::Transactions
     ) {
         return Err("the workloads contract, ablation, tail, multi-get, queue and transactions run only by \

@@ -12,6 +12,7 @@
 mod compare;
 mod figures;
 mod fjall3;
+mod graph;
 mod logs;
 mod multi_get;
 mod pages;
@@ -93,6 +94,8 @@ enum Command {
     Queue(queue::QueueCompareArgs),
     /// Alternating runs of transactions
     Transactions(transactions::TransactionsCompareArgs),
+    /// Alternating runs of a social graph
+    Graph(graph::GraphCompareArgs),
     /// Alternating runs of several engines that open what a killed process left in a long log
     Recovery(recovery::RecoveryCompareArgs),
     /// The comparisons of the table in the README, recorded in one file
@@ -118,6 +121,9 @@ enum Command {
     /// One run of a comparison of transactions
     #[command(hide = true)]
     TransactionsChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of graphs
+    #[command(hide = true)]
+    GraphChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
     /// One run of a comparison of recoveries
     #[command(hide = true)]
     RecoveryChild { engine: recovery::RecoveryEngineName, dir: PathBuf, out: PathBuf, args: String },
@@ -151,6 +157,7 @@ fn main() -> ExitCode {
         Command::MultiGet(args) => multi_get::compare(&args),
         Command::Queue(args) => queue::compare(&args),
         Command::Transactions(args) => transactions::compare(&args),
+        Command::Graph(args) => graph::compare(&args),
         Command::Recovery(args) => recovery::compare(&args),
         Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
@@ -160,6 +167,7 @@ fn main() -> ExitCode {
         Command::MultiGetChild { engine, dir, out, args } => multi_get::child(engine, &dir, &out, &args),
         Command::QueueChild { engine, dir, out, args } => queue::child(engine, &dir, &out, &args),
         Command::TransactionsChild { engine, dir, out, args } => transactions::child(engine, &dir, &out, &args),
+        Command::GraphChild { engine, dir, out, args } => graph::child(engine, &dir, &out, &args),
         Command::RecoveryChild { engine, dir, out, args } => recovery::child(engine, &dir, &out, &args),
         Command::RecoveryFill { engine, dir, args } => recovery::fill(engine, &dir, &args),
     };

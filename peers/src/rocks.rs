@@ -388,6 +388,24 @@ impl Engine for RocksEngine {
         Ok(entries.status().map(|()| count)?)
     }
 
+    fn scan_prefix(&self, prefix: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_range(rocksdb::PrefixRange(prefix));
+        let mut entries = match self.other()? {
+            None => self.shared.db.raw_iterator_opt(options),
+            Some(family) => self.shared.db.raw_iterator_cf_opt(family, options),
+        };
+        entries.seek(prefix);
+        let mut count = 0;
+        while count < limit {
+            let Some((key, value)) = entries.item() else { break };
+            visit(key, value);
+            count += 1;
+            entries.next();
+        }
+        Ok(entries.status().map(|()| count)?)
+    }
+
     fn flush(&self) -> Result<()> {
         match self.other()? {
             None => self.shared.db.flush()?,
