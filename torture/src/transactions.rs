@@ -19,13 +19,14 @@ use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure, show};
 use crate::crash::check_verify;
 use crate::machine::{self, DIR};
-use crate::plan::pick;
+use crate::plan::{self, pick};
+use crate::state::OPERATOR_DELIMITER;
 use crate::tally;
 use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{
-    Db, ErrorKind, Family, FamilyOptions, Isolation, Options, PolicyChoice, Transaction, TransactionOptions,
-    Update, VlsmOptions, WriteBatch, WriteOptions,
+    Db, ErrorKind, Family, FamilyOptions, Isolation, MergeChoice, Options, PolicyChoice, Transaction,
+    TransactionOptions, Update, VlsmOptions, WriteBatch, WriteOptions,
 };
 use oracle::{Change, FAMILIES, Key, Oracle, Verdict, View};
 use std::rc::Rc;
@@ -78,7 +79,12 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
 fn options(rng: &mut Rng) -> Options {
     let policy =
         if rng.one_in(3) { PolicyChoice::vlsm(&VlsmOptions::default()) } else { PolicyChoice::default() };
-    let family = FamilyOptions { policy, min_blob_size: pick(rng, &[0, 64, 1 << 10]), ..Default::default() };
+    let family = FamilyOptions {
+        policy,
+        min_blob_size: pick(rng, &[0, 64, 1 << 10]),
+        merge_operator: Some(MergeChoice::append(OPERATOR_DELIMITER)),
+        ..Default::default()
+    };
     let family = family.expert(|expert| {
         expert.file_bytes = pick(rng, &[4 << 10, 16 << 10]);
         expert.level_base_bytes = 4 * expert.file_bytes;
@@ -94,6 +100,11 @@ fn draw_key(rng: &mut Rng) -> Key {
 fn draw_value(rng: &mut Rng) -> Vec<u8> {
     let len = pick(rng, &[0, 10, 100, 2_000]);
     (0..len).map(|_| rng.below(256) as u8).collect()
+}
+
+/// Returns true if a put of the family `default` is to be a merge, drawn aside so that recorded seeds keep their draws.
+fn merges(rng: &Rng) -> bool {
+    plan::aside(rng, 0x6f70_6572_616e).one_in(3)
 }
 
 /// Draws a range; `None`: without an end.
@@ -216,6 +227,11 @@ impl Store {
                     of_family.delete(&key);
                     Change::Set(nth, key, None)
                 }
+                _ if nth == 0 && merges(rng) => {
+                    let operand = draw_value(rng);
+                    of_family.merge(&key, &operand);
+                    Change::Merge(nth, key, Rc::from(operand))
+                }
                 _ => {
                     let value = draw_value(rng);
                     of_family.put(&key, &value);
@@ -301,6 +317,11 @@ impl Open {
                     9 | 10 => {
                         of_family.delete(&key).doing(|| "delete".into())?;
                         self.view.set(nth, key, None);
+                    }
+                    _ if nth == 0 && merges(rng) => {
+                        let operand = draw_value(rng);
+                        of_family.merge(&key, &operand).doing(|| "merge".into())?;
+                        self.view.merge(nth, key, Rc::from(operand));
                     }
                     _ => {
                         let value = draw_value(rng);

@@ -76,7 +76,10 @@ pub use context::times::Histograms;
 pub use db::Db;
 pub use lsm::operator::{set_members, set_of};
 pub use lsm::policy::{OverlapOf, PolicyChoice, VlsmOptions};
-pub use lsm::{MergeChoice, MergeOperator, MergeOperators};
+pub use lsm::{
+    CompactionFilter, CompactionFilters, FilterDecision, FilterRun, FilteredCompaction, FilteredEntry,
+    MergeChoice, MergeOperator, MergeOperators,
+};
 pub use plan::requests::GcRequest;
 pub use read::iterator::{DbIterator, Entries};
 pub use read::options::{ReadAt, ReadOptions};

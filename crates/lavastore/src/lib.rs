@@ -317,6 +317,46 @@ pub use lavakv::{Compression, ExpertFamilyOptions, FamilyOptions, OverlapOf, Pol
 #[doc(inline)]
 pub use lavakv::{MergeChoice, MergeOperator, MergeOperators, set_members, set_of};
 
+/// A filter removes the entries of closed accounts, by their keys:
+///
+/// ```
+/// use lavastore::{
+///     CompactionFilter, CompactionFilters, FilterDecision, FilterRun, FilteredCompaction, FilteredEntry,
+///     Options, Result,
+/// };
+///
+/// struct Closed;
+///
+/// impl CompactionFilter for Closed {
+///     fn begin(&self, _: &FilteredCompaction) -> Box<dyn FilterRun> {
+///         Box::new(Closed)
+///     }
+/// }
+///
+/// impl FilterRun for Closed {
+///     fn decide(&mut self, entry: &mut FilteredEntry<'_>) -> Result<FilterDecision> {
+///         Ok(match entry.key().starts_with(b"closed/") {
+///             true => FilterDecision::Remove,
+///             false => FilterDecision::Keep,
+///         })
+///     }
+/// }
+///
+/// let filters = CompactionFilters::default().with("default", std::sync::Arc::new(Closed));
+/// let options = Options::default().expert(|expert| expert.compaction_filters = filters);
+/// # let machine = lavastore::testing::SimEnv::new(1);
+/// # let db = lavastore::Db::open_in(&machine.env(), "/store", &options)?;
+/// db.put("closed/7", "account")?;
+/// db.put("open/8", "account")?;
+/// db.compact_range(..)?;
+/// assert_eq!(db.iter().keys().count(), 1);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{
+    CompactionFilter, CompactionFilters, FilterDecision, FilterRun, FilteredCompaction, FilteredEntry,
+};
+
 /// ```
 /// use lavastore::{Durability, WriteOptions};
 /// # let db = lavastore::testing::store();
@@ -704,6 +744,10 @@ mod guide {
     mod durability {}
     #[doc = include_str!("../../../docs/guide/transactions.md")]
     mod transactions {}
+    #[doc = include_str!("../../../docs/guide/merge.md")]
+    mod merge {}
+    #[doc = include_str!("../../../docs/guide/compaction-filters.md")]
+    mod compaction_filters {}
     #[doc = include_str!("../../../docs/guide/logs.md")]
     mod logs {}
     #[doc = include_str!("../../../docs/guide/closing.md")]

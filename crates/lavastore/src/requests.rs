@@ -191,7 +191,7 @@ impl Requests {
     /// let operator = Some(MergeChoice::counter());
     /// let options = FamilyOptions { merge_operator: operator, ..Default::default() };
     /// let visits = db.create_family("visits", &options)?;
-    /// let requests = visits.requests(&Default::default())?;
+    /// let requests = db.requests(&Default::default())?.family(&visits);
     /// # lavastore::testing::block_on(&db, async {
     /// requests.merge("home", 1i64.to_le_bytes())?.await?;
     /// # Ok::<(), lavastore::Error>(())

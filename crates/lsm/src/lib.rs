@@ -9,12 +9,14 @@
 //! * [`merge_job`]: the engine of flush and compaction.
 //! * [`below`]: tells whether older entries may exist in the levels under a job's output.
 //! * [`visible`]: the user's view of a merged cursor at a snapshot.
+//! * [`filter`]: compaction filters; contains their panics.
 //! * [`operator`]: merge operators; contains their panics.
 //! * [`tombstones`]: a view of range tombstones for scans.
 //! * [`vec_iter`]: a cursor over sorted entries in memory.
 
 pub mod below;
 pub mod cursor;
+pub mod filter;
 mod gap;
 mod ksst_output;
 pub mod level;
@@ -31,6 +33,10 @@ pub mod visible;
 
 pub use below::{AssumeOlderEntries, DeeperLevels, OlderEntryCheck};
 pub use cursor::Cursor;
+pub use filter::{
+    CompactionFilter, CompactionFilters, FilterDecision, FilterRun, FilteredCompaction, FilteredEntry,
+    JobFilter,
+};
 pub use ksst_output::file_meta;
 pub use level::{Bounds, LevelIterator, TableSource};
 pub use merge_job::{

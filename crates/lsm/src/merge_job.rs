@@ -27,6 +27,7 @@
 //! inputs are only read.
 
 use crate::below::OlderEntryCheck;
+use crate::filter::JobFilter;
 use crate::operator::MergeOperator;
 use base::key::{self, ValueKind, encode};
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
@@ -60,6 +61,8 @@ pub struct MergeOptions {
     pub zero_sequences: bool,
     /// Folds merge operands; without it they are copied.
     pub operator: Option<Arc<dyn MergeOperator>>,
+    /// Removes or changes entries of this compaction.
+    pub filter: Option<JobFilter>,
 }
 
 impl MergeOptions {
@@ -72,6 +75,7 @@ impl MergeOptions {
             step_bytes: 256 << 10,
             zero_sequences: true,
             operator: None,
+            filter: None,
         }
     }
 }
@@ -164,6 +168,12 @@ pub struct MergeStats {
     pub folded: u64,
     /// Runs of operands that the merge operator rejected; they were copied.
     pub fold_failures: u64,
+    /// Entries that the filter removed, which became tombstones.
+    pub filter_removals: u64,
+    /// Entries whose value the filter changed.
+    pub filter_changes: u64,
+    /// Failures of the filter: one at most, since it is not asked again.
+    pub filter_failures: u64,
     /// Entries whose sequence was zeroed.
     pub zeroed: u64,
     /// Range tombstones read, counted as fragments times sequences.
@@ -214,12 +224,12 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
     /// Returns a job over `input` and the range tombstones of the same sources. It reads nothing
     /// yet.
     pub fn new(input: I, tombstones: &[Arc<FragmentedRangeTombstones>], options: MergeOptions) -> Self {
-        let MergeOptions { snapshots, lower, upper, step_bytes, zero_sequences, operator } = options;
+        let MergeOptions { snapshots, lower, upper, step_bytes, zero_sequences, operator, filter } = options;
         assert!(snapshots.is_sorted(), "snapshots are not in ascending order");
         let tombstones = clip(tombstones, lower.as_deref(), upper.as_deref());
         MergeJob {
             input,
-            rules: Rules::new(snapshots, tombstones, zero_sequences, operator),
+            rules: Rules::new(snapshots, tombstones, zero_sequences, (operator, filter)),
             output: Output::new(lower.clone()),
             upper,
             lower,

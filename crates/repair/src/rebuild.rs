@@ -612,12 +612,7 @@ impl Replay<'_> {
             },
             (ValueKind::RangeDeletion, _) => return self.delete_range(seq, change),
             (kind, _) if kind.is_tombstone() => return self.target.delete(family, change.key),
-            (kind, _) => {
-                let why = format!(
-                    "the log has a change of kind {kind}, unknown to this release: use a newer release"
-                );
-                Error::corruption(why).at_file(&place.path).at_offset(place.offset)
-            }
+            (kind, _) => unreachable!("a batch has no change of kind {kind}"),
         };
         if self.is_reached(family, seq) {
             // The change was in tables, and was deleted there together with its value.

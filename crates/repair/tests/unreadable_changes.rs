@@ -1,10 +1,10 @@
 //! Logged changes that cannot be replayed, although every page and record has a valid checksum.
 //! They are lost, and the report names them; everything else is saved.
 
-use base::{Error, Result, SeqNo, Uid, ValueKind};
+use base::{Error, ErrorKind, Result, SeqNo, Uid, ValueKind};
 use io::sim::{CrashKind, SimEnv};
 use lavakv::repairing::{Change, DEFAULT_FAMILY, TENANT, decode, header};
-use lavakv::{Db, Options, multi_engine};
+use lavakv::{Db, FamilyOptions, MergeChoice, Options, multi_engine};
 use lavastore_repair::{RepairOptions, repair_in};
 use std::path::Path;
 use store::commit::{Durability, Log};
@@ -73,12 +73,11 @@ fn dangling_changes_are_reported_and_the_rest_is_saved() {
     let options = RepairOptions { options: options(), ..RepairOptions::default() };
     let report = repair_in(&env, DIR, &env, "/repaired", &options).unwrap();
     let keys: Vec<_> = report.lost.iter().map(|lost| lost.from.clone().unwrap()).collect();
-    assert_eq!(keys, [&b"merged"[..], b"missing", b"other"]);
+    assert_eq!(keys, [&b"missing"[..], b"other"]);
     let reasons: Vec<_> = report.damaged.iter().map(|damage| damage.why.as_str()).collect();
     assert_eq!(
         reasons,
         [
-            "the log has a change of kind merge, unknown to this release: use a newer release",
             "a large value file (segment) that the log refers to is missing, or its header is damaged",
             "a large value file (segment) holds the value of another key",
         ]
@@ -87,6 +86,13 @@ fn dangling_changes_are_reported_and_the_rest_is_saved() {
     let get = |key: &str| -> std::result::Result<Option<usize>, Error> {
         Ok(repaired.get(key.as_bytes())?.map(|value| value.len()))
     };
-    let found = ["in-table", "large", "merged", "missing", "other", "behind"].map(|key| get(key).unwrap());
-    assert_eq!(found, [Some(1), Some(100_000), None, None, None, Some(1)]);
+    let found = ["in-table", "large", "missing", "other", "behind"].map(|key| get(key).unwrap());
+    assert_eq!(found, [Some(1), Some(100_000), None, None, Some(1)]);
+    // The stored options had no merge operator, so the new store waits for the right one.
+    assert_eq!(get("merged").unwrap_err().kind(), ErrorKind::Unsupported);
+    let family = repaired.default_column_family().clone();
+    let merge_operator = Some(MergeChoice::append(b","));
+    let right = FamilyOptions { merge_operator, ..family.options() };
+    repaired.set_family_options(&family, right).unwrap();
+    assert_eq!(get("merged").unwrap(), Some(1));
 }

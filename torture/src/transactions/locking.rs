@@ -91,7 +91,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
 /// Returns the rows of a transaction.
 fn rows_of(changes: &[Change]) -> BTreeSet<Row> {
     let row = |change: &Change| match change {
-        Change::Set(nth, key, _) => (*nth, key.clone()),
+        Change::Set(nth, key, _) | Change::Merge(nth, key, _) => (*nth, key.clone()),
         Change::DeleteRange(nth, start, _) => (*nth, start.clone()),
     };
     changes.iter().map(row).collect()

@@ -4,6 +4,7 @@
 //! concerned it. A range deletion concerns all possible keys of its range.
 
 use crate::check::{Check, ensure, show};
+use crate::state::merged;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -18,6 +19,8 @@ pub(super) type Contents = BTreeMap<(usize, Key), Rc<[u8]>>;
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Set(usize, Key, Option<Rc<[u8]>>),
+    /// An operand that is appended.
+    Merge(usize, Key, Rc<[u8]>),
     /// From the first key up to the second one; `None`: without an end.
     DeleteRange(usize, Key, Option<Key>),
 }
@@ -26,7 +29,9 @@ impl Change {
     /// Returns the bounds of the changed keys.
     fn range(&self) -> (usize, &[u8], Option<Vec<u8>>) {
         match self {
-            Change::Set(nth, key, _) => (*nth, key, Some([key, &[0][..]].concat())),
+            Change::Set(nth, key, _) | Change::Merge(nth, key, _) => {
+                (*nth, key, Some([key, &[0][..]].concat()))
+            }
             Change::DeleteRange(nth, start, end) => (*nth, start, end.clone()),
         }
     }
@@ -155,6 +160,11 @@ fn apply(contents: &mut Contents, change: &Change) {
     match change {
         Change::Set(nth, key, Some(value)) => drop(contents.insert((*nth, key.clone()), value.clone())),
         Change::Set(nth, key, None) => drop(contents.remove(&(*nth, key.clone()))),
+        Change::Merge(nth, key, operand) => {
+            let before = contents.get(&(*nth, key.clone())).map(|value| value.to_vec());
+            let value = merged(before.as_ref(), operand);
+            contents.insert((*nth, key.clone()), Rc::from(value));
+        }
         Change::DeleteRange(nth, start, end) => contents
             .retain(|(of, key), _| of != nth || key < start || end.as_ref().is_some_and(|end| end <= key)),
     }
@@ -192,6 +202,11 @@ impl View {
     pub fn set(&mut self, nth: usize, key: Key, value: Option<Rc<[u8]>>) {
         self.track(nth, &key);
         self.changes.push(Change::Set(nth, key, value));
+    }
+
+    /// Adds an operand, which does not depend on the value.
+    pub fn merge(&mut self, nth: usize, key: Key, operand: Rc<[u8]>) {
+        self.changes.push(Change::Merge(nth, key, operand));
     }
 
     /// Returns up to `most` entries of a range.

@@ -61,7 +61,9 @@ pub(crate) fn compact_range(
     flush_unless(jobs, request.cancel.as_ref())?;
     retained::read_all(jobs, family, request.cancel.as_ref())?;
     let range = ManualRange::new(start, end);
-    let mut range = if request.rewrite { range.rewriting() } else { range };
+    // A compaction filter sees only rewritten entries.
+    let has_filter = jobs.context.options.expert.compaction_filters.of(&family.name).is_some();
+    let mut range = if request.rewrite || has_filter { range.rewriting() } else { range };
     let (mut told, caller) = (None, Caller::new(request.cancel));
     let compacted = wait_for_jobs(jobs, NO_SPACE, || {
         caller.check(&jobs.context)?;

@@ -1,6 +1,8 @@
-//! Manual flush: memtables are frozen at one sequence number and become tables.
+//! Manual flush: memtables are frozen at one sequence number and become tables. A flush of chosen
+//! families is one edit of the manifest, so that a crash leaves all of it or nothing.
 
 use crate::admin::wait::look;
+use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
 use base::{Result, SeqNo};
 use io::Cancel;
@@ -33,6 +35,25 @@ pub(crate) fn freeze_all_and(jobs: &Arc<Jobs>, then: impl FnOnce(SeqNo)) -> Resu
     let upto = jobs.tree.snapshots.visible();
     then(upto);
     Ok(upto)
+}
+
+/// Flushes the memtables of some families in one edit of the manifest, and waits.
+pub(crate) fn flush_families(jobs: &Arc<Jobs>, families: &[Arc<Family>]) -> Result<()> {
+    families.iter().try_for_each(|family| family.check_there())?;
+    let upto = {
+        let mut writer = jobs.writes.memtables.lock();
+        jobs.context.health.check()?;
+        jobs.writes.memtables.freeze_together(&mut writer, families);
+        jobs.tree.snapshots.visible()
+    };
+    let is_flushed = |family: &Arc<Family>| {
+        let oldest = family.read_state().oldest_unflushed_seq();
+        family.is_dropped() || oldest.is_none_or(|oldest| oldest > upto)
+    };
+    jobs.context.wait_until(|| match jobs.context.health.check() {
+        Ok(()) if families.iter().all(is_flushed) => Some(Ok(())),
+        _ => look(jobs, NO_SPACE, || Ok(false)),
+    })
 }
 
 const NO_SPACE: &str = "the flush found no disk space for its table: free space, or raise the \

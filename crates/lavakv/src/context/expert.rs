@@ -8,8 +8,8 @@
 use super::ablation::Ablation;
 use super::range::{beside, check};
 use base::{Error, Result, limits};
-use lsm::MergeOperators;
 use lsm::policy::Policies;
+use lsm::{CompactionFilters, MergeOperators};
 use std::time::Duration;
 use wal::Loggers;
 
@@ -116,6 +116,10 @@ pub struct ExpertOptions {
     /// them: then merges fail with `Unsupported`, and so do reads of keys with unfolded operands.
     /// Default: none.
     pub merge_operators: MergeOperators,
+    /// Compaction filters of the program, by the name of the column family: user code that removes or
+    /// changes entries while a compaction rewrites them. They are not stored: a store opened without
+    /// them does not filter. Default: none.
+    pub compaction_filters: CompactionFilters,
     /// The compaction policies that families may have. Default: the built-in ones; a test may add
     /// some.
     #[doc(hidden)]
@@ -144,6 +148,7 @@ impl Default for ExpertOptions {
             fast_tier_interval: Duration::from_secs(1),
             first_number: 1,
             merge_operators: MergeOperators::default(),
+            compaction_filters: CompactionFilters::default(),
             policies: Policies::default(),
             ablation: Ablation::default(),
         }

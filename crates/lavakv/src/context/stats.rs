@@ -288,6 +288,12 @@ counters! {
     deadlocks,
     /// Runs of merge operands that the operator failed to fold in background work, and that stay.
     merge_failures,
+    /// Entries that compaction filters removed.
+    filter_removals,
+    /// Entries whose value compaction filters changed.
+    filter_changes,
+    /// Compactions, or parts of one, whose filter failed; the rest of them was not filtered.
+    filter_failures,
     /// Background jobs that failed, whether retried or not.
     background_errors,
     /// Tables and value files found damaged and set aside.

@@ -99,6 +99,17 @@ impl Db {
         self.change(family, ValueKind::SingleDeletion, key, &[], options)
     }
 
+    /// Flushes the memtables of some families in one edit of the manifest: after a crash all their
+    /// writes before the call are there, or none of those that no earlier flush has made durable.
+    ///
+    /// # Errors
+    /// Those of [`Db::flush`]; `NotFound`: a family was dropped; `InvalidArgument`: one is of another
+    /// store.
+    pub fn flush_families(&self, families: &[&ColumnFamily]) -> Result<()> {
+        let families: Result<Vec<_>> = families.iter().map(|family| self.own(family).cloned()).collect();
+        crate::admin::flush::flush_families(self.served()?, &families?)
+    }
+
     /// Fails if a batch cannot be written as it is, now or later.
     ///
     /// # Errors

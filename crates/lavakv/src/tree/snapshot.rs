@@ -91,6 +91,11 @@ impl Snapshots {
         list
     }
 
+    /// Returns the sequence of the newest held snapshot.
+    pub fn newest_held(&self) -> Option<SeqNo> {
+        self.held().keys().next_back().copied()
+    }
+
     /// True if a held snapshot does not see the last write.
     pub fn is_any(&self) -> bool {
         self.for_job().len() > 1

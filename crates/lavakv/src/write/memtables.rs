@@ -278,18 +278,41 @@ impl Memtables {
             if joins {
                 self.tree.together.join_to(upto);
             }
-            for family in families {
-                let active = family.read_state().active.clone();
-                if !active.is_empty() || active.has_range_tombstones() {
-                    self.space.memory.froze(active.bytes());
-                    family.rotate(writer.next_memtable_id);
-                    writer.next_memtable_id += 1;
-                }
-                writer.work.is_unchanged(family.id);
-            }
+            self.freeze_each(writer, families);
         }
         self.context.signals.state_changed();
         self.context.signals.notify_work();
+    }
+
+    /// Freezes the active memtables of some families (of all, if a volatile batch spans several), to
+    /// be flushed in one edit, and wakes the flush.
+    pub fn freeze_together(&self, writer: &mut Writer, chosen: &[Arc<Family>]) {
+        self.wait_for_inserts();
+        let upto = writer.next_seq.saturating_sub(1);
+        self.tree.together.freezes_to(upto);
+        let families: Vec<Arc<Family>> = match std::mem::take(&mut writer.volatile_over_families) {
+            true => std::mem::take(&mut writer.changed).into_values().collect(),
+            false => chosen.iter().filter_map(|family| writer.changed.remove(&family.id)).collect(),
+        };
+        {
+            let _freezing = self.tree.together.freezing();
+            self.tree.together.flush_in_one_edit_to(upto);
+            self.freeze_each(writer, families);
+        }
+        self.context.signals.state_changed();
+        self.context.signals.notify_work();
+    }
+
+    fn freeze_each(&self, writer: &mut Writer, families: Vec<Arc<Family>>) {
+        for family in families {
+            let active = family.read_state().active.clone();
+            if !active.is_empty() || active.has_range_tombstones() {
+                self.space.memory.froze(active.bytes());
+                family.rotate(writer.next_memtable_id);
+                writer.next_memtable_id += 1;
+            }
+            writer.work.is_unchanged(family.id);
+        }
     }
 
     /// True if a write is visible, or becomes so within a few checks.

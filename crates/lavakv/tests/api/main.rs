@@ -18,6 +18,8 @@ mod dropped_at_work;
 mod empty_keys;
 mod failed_syncs;
 mod families;
+mod filters;
+mod flush_families;
 mod forks;
 mod handles;
 mod iterators;

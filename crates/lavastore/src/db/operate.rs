@@ -2,9 +2,9 @@
 
 use super::Db;
 use crate::{
-    CacheStats, CheckpointOptions, CheckpointRequest, DamagedFile, EngineSpace, Env, Error, GcPause, GcPlan,
-    GcProgress, GcReport, GcRequest, Result, Space, SpaceLimit, Statistics, StoreFormat, VerifyOptions,
-    VerifyReport,
+    CacheStats, CheckpointOptions, CheckpointRequest, DamagedFile, EngineSpace, Env, Error, Family, GcPause,
+    GcPlan, GcProgress, GcReport, GcRequest, Result, Space, SpaceLimit, Statistics, StoreFormat,
+    VerifyOptions, VerifyReport,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -36,6 +36,34 @@ impl Db {
     ///   store.
     pub fn flush(&self) -> Result<()> {
         self.kv().flush()
+    }
+
+    /// Makes the volatile writes of some families durable together: a stream processor without a log
+    /// calls it for the families of its state at each checkpoint.
+    ///
+    /// On return the earlier writes of these families are durable. After a crash during the call all
+    /// of them are there, or only those that an earlier flush has made durable. If a volatile batch
+    /// spans more families, these are flushed as well. Other families, reads and later writes are not
+    /// waited for. The store also flushes full memtables by itself, in the same way where a volatile
+    /// batch spans families.
+    ///
+    /// ```
+    /// # use lavastore::WriteOptions;
+    /// # let db = lavastore::testing::store();
+    /// let (counts, offsets) = (db.family("counts")?, db.family("offsets")?);
+    /// counts.writing(&WriteOptions::volatile()).put("clicks", "7")?;
+    /// offsets.writing(&WriteOptions::volatile()).put("partition 0", "1234")?;
+    /// db.flush_families([&counts, &offsets])?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// * `InvalidArgument`: a family is of another store. `NotFound`: a family was dropped.
+    ///
+    /// Those of [`Db::flush`].
+    pub fn flush_families<'a>(&self, families: impl IntoIterator<Item = &'a Family>) -> Result<()> {
+        let families: Vec<_> = families.into_iter().map(|family| family.handle().inner()).collect();
+        self.kv().flush_families(&families)
     }
 
     /// Changes the space limit of the open store without a restart, for example to raise it when

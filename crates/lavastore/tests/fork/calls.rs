@@ -52,6 +52,7 @@ fn writer(db: &Db, writer: Writer<'_>, log: &Log) -> Tried {
     let mut logs = LogBatch::new();
     logs.append(log, 9, "record").trim(log, 0).truncate_after(log, 9).set_metadata(log, "metadata");
     refuse!(writer.put("key", "value"), writer.delete("key"), writer.delete_range("a".."b"));
+    refuse!(writer.merge("key", "operand"), writer.single_delete("key"));
     refuse!(writer.put_stream("key"), writer.write(&batch), writer.write_with_logs(&batch, &logs));
     refuse!(writer.write_with_logs(&WriteBatch::new(), &logs));
     refuse!(writer.put("key", vec![0; 2 << 20]));
@@ -106,6 +107,7 @@ fn family_calls(db: &Db, family: &Family, log: &Log) -> Tried {
     writer(db, family.writing(&WriteOptions::default()), log)?;
     reader(family.reading(&Default::default()))?;
     refuse!(family.put("key", "value"), family.delete("key"), family.delete_range("a".."b"));
+    refuse!(family.merge("key", "operand"), db.merge("key", "operand"), db.flush_families([family]));
     refuse!(family.get("key"), family.get_range("key", 0, 1), family.multi_get(["key"]).remove(0));
     refuse!(family.get_stream("key"), family.put_stream("key"), family.compact_range(..));
     refuse!(family.compact_range_with(.., &CompactRequest::default(), &mut |_| {}));
@@ -142,6 +144,7 @@ fn requests_calls(requests: &Requests, family: &Family, before: &Snapshot) -> Tr
         [requests.family(family), requests.writing(&durable()), requests.reading_at(before), requests.clone()]
     {
         refuse!(requests.put("key", "value"), requests.delete("key"), requests.write(WriteBatch::new()));
+        refuse!(requests.merge("key", "operand"));
         refuse!(requests.get("key"), requests.multi_get(["key"]), requests.scan("a".., 1), requests.flush());
         requests.resume();
         hold!(requests.queue().wait(None).is_none(), requests.in_flight() < 100);
@@ -317,6 +320,7 @@ fn every_handle_method_is_covered() {
         "db/operate",
         "family",
         "iter",
+        "merge",
         "log",
         "log/batch",
         "log/completion",

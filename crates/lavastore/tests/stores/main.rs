@@ -11,5 +11,6 @@ mod page_server_example;
 mod poison;
 mod queue_example;
 mod scale;
+mod sessions_example;
 mod transactions;
 mod upgraded;

@@ -18,7 +18,9 @@
 //!    the value in the same stripe, inline or separated, or without a base if a tombstone, a covering
 //!    range tombstone or the bottom comes first. Without any of these they are combined into one
 //!    operand, if the operator can.
-//! 6. **Sequences** become 0 for inline values in the lowest stripe with nothing underneath: all
+//! 6. **The filter**, if there is one, decides on a value that only readers at the frontier see: it is
+//!    written, written with another value, or becomes a tombstone (rule 3).
+//! 7. **Sequences** become 0 for inline values in the lowest stripe with nothing underneath: all
 //!    older versions are gone by rule 2. This excludes values under a kept range tombstone, which
 //!    would then hide them, and references, whose records are found by their exact internal key.
 //!
@@ -26,8 +28,9 @@
 //! them.
 
 use super::output::{Output, OutputTable};
-use super::{DropReason, JobEnv, MergeStats, Rewrite};
+use super::{DropReason, JobEnv, MergeStats, Rewrite, ValueHook};
 use crate::below::OlderEntryCheck;
+use crate::filter::{Filter, FilterDecision, FilteredEntry, JobFilter};
 use crate::operator::{MergeOperator, Operands, combine, fold};
 use base::limits::VALUE_LEN_MAX;
 use base::range_del::{Fragment, FragmentedRangeTombstones};
@@ -58,6 +61,7 @@ pub(super) struct Rules {
     in_fragment: bool,
     zero_sequences: bool,
     operator: Option<Arc<dyn MergeOperator>>,
+    filter: Filter,
     key: Vec<u8>,
     has_key: bool,
     /// True if a version of the key was written.
@@ -78,7 +82,7 @@ impl Rules {
         snapshots: Vec<SeqNo>,
         tombstones: FragmentedRangeTombstones,
         zero_sequences: bool,
-        operator: Option<Arc<dyn MergeOperator>>,
+        (operator, filter): (Option<Arc<dyn MergeOperator>>, Option<JobFilter>),
     ) -> Self {
         let input_range_tombstones = tombstones.fragments().iter().map(|f| f.seqs.len() as u64).sum();
         Rules {
@@ -88,6 +92,7 @@ impl Rules {
             in_fragment: false,
             zero_sequences,
             operator,
+            filter: Filter::begin(filter),
             key: Vec::with_capacity(64),
             has_key: false,
             key_written: false,
@@ -285,12 +290,60 @@ impl Rules {
                 self.run_stripe = stripe;
             }
             ValueKind::Merge => self.write(hooks, output, seq, kind, value)?,
+            _ if self.filter.is_on() => self.filtered(hooks, output, version, value)?,
             _ => {
                 self.write(hooks, output, seq, kind, value)?;
                 self.shadow = Some(Shadow { stripe, by_tombstone: false });
             }
         }
         Ok(())
+    }
+
+    /// Writes a value or reference as the filter decides, if no snapshot sees it.
+    fn filtered<T: OutputTable>(
+        &mut self,
+        hooks: &mut JobEnv<'_, T>,
+        output: &mut Output<T>,
+        version: Held,
+        value: &[u8],
+    ) -> Result<()> {
+        let Held { seq, kind, stripe } = version;
+        let is_unseen = stripe + 1 == self.snapshots.len() && self.filter.may_decide(seq);
+        let decision = if is_unseen { self.decision(hooks, seq, kind, value) } else { FilterDecision::Keep };
+        match decision {
+            FilterDecision::Keep => self.write(hooks, output, seq, kind, value)?,
+            FilterDecision::Change(changed) if changed.len() <= VALUE_LEN_MAX => {
+                self.stats.filter_changes += 1;
+                self.write(hooks, output, seq, ValueKind::Value, &changed)?;
+            }
+            FilterDecision::Change(_) => {
+                self.stats.filter_failures += 1;
+                self.write(hooks, output, seq, kind, value)?;
+            }
+            FilterDecision::Remove => {
+                self.stats.filter_removals += 1;
+                self.held = Some(Held { kind: ValueKind::Deletion, ..version });
+                self.shadow = Some(Shadow { stripe, by_tombstone: true });
+                return Ok(());
+            }
+        }
+        self.shadow = Some(Shadow { stripe, by_tombstone: false });
+        Ok(())
+    }
+
+    fn decision<T: OutputTable>(
+        &mut self,
+        hooks: &mut JobEnv<'_, T>,
+        seq: SeqNo,
+        kind: ValueKind,
+        value: &[u8],
+    ) -> FilterDecision {
+        let values = hooks.values.as_mut().map(|values| &mut **values as &mut dyn ValueHook);
+        let mut entry = FilteredEntry::new(&self.key, (seq, kind), value, values);
+        self.filter.decide(&mut entry).unwrap_or_else(|| {
+            self.stats.filter_failures += 1;
+            FilterDecision::Keep
+        })
     }
 
     /// Ends the current key.

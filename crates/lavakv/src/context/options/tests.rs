@@ -174,6 +174,7 @@ fn every_option_is_listed_on_its_page() {
         fast_tier_interval,
         first_number,
         merge_operators,
+        compaction_filters,
         policies,
         ablation,
     });

@@ -11,8 +11,8 @@ use base::Result;
 use lsm::below::DeeperLevels;
 use lsm::policy::Reason;
 use lsm::{
-    Bounds, JobEnv, MergeJob, MergeOptions, MergingIterator, OutputCutter, Sources, Step, TableSource,
-    Visibility,
+    Bounds, FilteredCompaction, JobEnv, JobFilter, MergeJob, MergeOptions, MergingIterator, OutputCutter,
+    Sources, Step, TableSource, Visibility,
 };
 use std::sync::Arc;
 use table::IterOptions;
@@ -55,8 +55,14 @@ impl RunningMerge {
         let (lower, upper) = (piece.lower.clone(), piece.upper.clone());
         let operators = &jobs.context.options.expert.merge_operators;
         let operator = operators.of_jobs(merge_operator.as_ref());
+        let filter = jobs.context.options.expert.compaction_filters.of(&whole.family.name);
+        let filter = filter.map(|filter| {
+            let unix_seconds = jobs.context.env.clock.unix_seconds();
+            let compaction = FilteredCompaction { output_level: compaction.output_level, unix_seconds };
+            JobFilter { filter, compaction, newest_snapshot: jobs.tree.snapshots.newest_held() }
+        });
         let merge_options =
-            MergeOptions { zero_sequences, lower, upper, operator, ..MergeOptions::new(snapshots) };
+            MergeOptions { zero_sequences, lower, upper, operator, filter, ..MergeOptions::new(snapshots) };
         let files = || VsstFiles {
             tree: jobs.tree.clone(),
             family: whole.family.clone(),
@@ -108,7 +114,11 @@ impl RunningMerge {
         let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
         self.written_bytes = self.written_bytes.saturating_add(written);
         let Step::Done(outputs) = step else { return Ok(None) };
-        jobs.context.stats.merge_failures.add(self.merge.stats().fold_failures);
+        let (stats, merged) = (&jobs.context.stats, self.merge.stats());
+        stats.merge_failures.add(merged.fold_failures);
+        stats.filter_removals.add(merged.filter_removals);
+        stats.filter_changes.add(merged.filter_changes);
+        stats.filter_failures.add(merged.filter_failures);
         let vssts = self.separation.finish()?;
         jobs.context.stats.relocation_bytes_read.add(self.separation.relocation_read_bytes());
         for (file, error) in self.separation.take_damaged() {
