@@ -6,7 +6,7 @@ use bench::Result;
 use bench::args::name;
 use bench::logs::LogSite;
 use bench::pages::lava::{LavaPages, key, page_and_lsn};
-use bench::pages::server::{Change, PageEngine};
+use bench::pages::server::{PageChange, PageEngine};
 use bench::pages::{PageOpener, PageServerArgs, PageServerReport, run};
 use clap::{Args, ValueEnum};
 use rocksdb::{
@@ -185,17 +185,17 @@ impl PageEngine for RocksPages {
         Ok(self.db.delete_range_cf(self.family("log")?, key(slice, 0), key(slice, below))?)
     }
 
-    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+    fn apply(&self, changes: &[PageChange<'_>]) -> Result<()> {
         let (deltas, pages, segments) =
             (self.family("delta")?, self.family("page")?, self.family("segment")?);
         let mut batch = WriteBatch::default();
         for change in changes {
             match *change {
-                Change::PutDelta(at, record) => batch.put_cf(deltas, key(at.page, at.lsn), record),
-                Change::DropDelta(at) => batch.delete_cf(deltas, key(at.page, at.lsn)),
-                Change::PutPage(at, bytes) => batch.put_cf(pages, key(at.page, at.lsn), bytes),
-                Change::DropPage(at) => batch.delete_cf(pages, key(at.page, at.lsn)),
-                Change::Applied(slice, lsn) => batch.put_cf(segments, slice.to_be_bytes(), lsn.to_be_bytes()),
+                PageChange::PutDelta(at, record) => batch.put_cf(deltas, key(at.page, at.lsn), record),
+                PageChange::DropDelta(at) => batch.delete_cf(deltas, key(at.page, at.lsn)),
+                PageChange::PutPage(at, bytes) => batch.put_cf(pages, key(at.page, at.lsn), bytes),
+                PageChange::DropPage(at) => batch.delete_cf(pages, key(at.page, at.lsn)),
+                PageChange::Applied(slice, lsn) => batch.put_cf(segments, slice.to_be_bytes(), lsn.to_be_bytes()),
             }
         }
         Ok(self.db.write(batch)?)

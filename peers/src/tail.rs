@@ -5,7 +5,7 @@ use crate::EngineName;
 use crate::pairs::{BenchPairArgs, Comparison, Figure, NamedFigure, figures};
 use bench::args::Workload;
 use bench::report::{Latency, human_us};
-use bench::tail::bursts::Burst;
+use bench::tail::bursts::BurstReport;
 use bench::tail::{TailArgs, TailReport, TailRuns};
 use bench::{BenchArgs, Result};
 use clap::Args;
@@ -52,7 +52,7 @@ const FIGURES: [NamedFigure<TailReport>; 19] = [
 ];
 
 /// The mean of all bursts; nothing if there are none.
-fn of_bursts(report: &TailReport, of: fn(&Burst) -> f64) -> Option<f64> {
+fn of_bursts(report: &TailReport, of: fn(&BurstReport) -> f64) -> Option<f64> {
     let count = report.bursts.len();
     (count > 0).then(|| report.bursts.iter().map(of).sum::<f64>() / count as f64)
 }
