@@ -55,6 +55,8 @@ pub enum Workload {
     Transactions,
     /// A social graph with the mix of operations of LinkBench.
     Graph,
+    /// Increments of counters by merge operands.
+    Counters,
 }
 
 /// Distribution of the keys.
@@ -214,7 +216,7 @@ pub struct BenchArgs {
     pub locks: bool,
     /// Maximum duration of the measured phase in seconds, fractions allowed; the operations are
     /// then a prefix of the full stream [default: no limit; tail: 60 for each load; queue,
-    /// transactions, graph: 10; contract: 600; multi-get: 2 for each part of a round]
+    /// transactions, graph, counters: 10; contract: 600; multi-get: 2 for each part of a round]
     #[arg(long)]
     pub seconds: Option<f64>,
     /// Seed of the random keys, order and values, any number below 2^64: the same seed and options
@@ -494,6 +496,7 @@ impl BenchArgs {
             | Workload::Queue
             | Workload::Tail
             | Workload::Graph
+            | Workload::Counters
             | Workload::Transactions => Kind::Put,
             Workload::Read | Workload::Readwhilewriting | Workload::MultiGet => Kind::Get,
             Workload::Scan | Workload::Scanwhilewriting => Kind::Scan,

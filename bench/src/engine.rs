@@ -1,7 +1,7 @@
 //! The interface of measured engines.
 
 use crate::Result;
-use crate::args::{BenchArgs, Codec, SpeedLevels};
+use crate::args::{BenchArgs, Codec, SpeedLevels, Workload};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::testing::Ablation;
@@ -41,6 +41,8 @@ pub struct EngineSettings {
     pub gc_ratio_percent: Option<u32>,
     /// LavaStore: maximum gap that a read covers; `None`: measured.
     pub read_gap: Option<u64>,
+    /// Whether keys take merge operands that count.
+    pub counters: bool,
     /// Number of column families; those after the first are in [`Engine::families`].
     pub families: u64,
     /// LavaStore: mechanisms switched off.
@@ -95,6 +97,7 @@ impl EngineSettings {
             speed_fresh: args.requests.speed_fresh,
             log_bytes_max: None,
             families,
+            counters: args.workload == Workload::Counters,
             cache_bytes: args.cache_budget(),
             memtable_bytes,
             file_bytes: args.file_len().min(level_base_bytes),
@@ -253,6 +256,12 @@ pub trait Engine: Send + Sync {
     /// Writes a batch atomically; `durable` is false during the load, otherwise
     /// [`EngineSettings::sync`] applies.
     fn write(&self, batch: &Batch, durable: bool) -> Result<()>;
+
+    /// Adds a merge operand to a counter ([`EngineSettings::counters`]), with the durability of
+    /// [`EngineSettings::sync`]. Fails if the driver of the engine has no merges.
+    fn merge(&self, _key: &[u8], _operand: &[u8]) -> Result<()> {
+        Err("the driver of the engine has no merges".into())
+    }
 
     /// Deletes a key with the durability of [`EngineSettings::sync`].
     fn delete(&self, key: &[u8]) -> Result<()>;

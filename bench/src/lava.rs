@@ -10,8 +10,8 @@ use crate::space::{self, Space};
 use lavastore::testing::Ablation;
 use lavastore::{
     Access, Compression, Db, Durability, Env, ErrorKind, Family, FamilyOptions, Histograms, LockOptions,
-    Loggers, Options, Outcome, PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit,
-    Transaction, TransactionOptions, WriteBatch, WriteOptions, Writer,
+    Loggers, MergeChoice, Options, Outcome, PolicyChoice, ReadOptions, RequestOptions, RequestQueue,
+    Requests, SpaceLimit, Transaction, TransactionOptions, WriteBatch, WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -77,6 +77,7 @@ fn options(settings: &EngineSettings) -> Options {
             filter_bits_per_key: settings.filter_bits_per_key,
             min_blob_size: settings.min_blob_size as usize,
             policy: settings.policy.clone(),
+            merge_operator: settings.counters.then(MergeChoice::counter),
             ..defaults.family
         }
         .expert(|expert| {

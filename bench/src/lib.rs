@@ -29,6 +29,7 @@ pub mod args;
 pub mod changed;
 pub mod contract;
 pub mod costs;
+pub mod counters;
 pub mod distribution;
 pub mod drive;
 pub mod engine;

@@ -130,6 +130,7 @@ impl RecoveryArgs {
             gc_ratio_percent: None,
             read_gap: None,
             families: self.families,
+            counters: false,
             ablation: Ablation::default(),
             space_limit_bytes: None,
             background_threads: self.background_threads,

@@ -32,9 +32,10 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
             | Workload::MultiGet
             | Workload::Queue
             | Workload::Graph
+            | Workload::Counters
             | Workload::Transactions
     ) {
-        return Err("the workloads contract, ablation, tail, multi-get, queue and transactions run only by \
+        return Err("the workloads contract, ablation, tail, multi-get, queue, graph, counters and transactions run only by \
                     `lava bench`"
             .into());
     }

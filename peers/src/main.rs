@@ -10,6 +10,7 @@
 )]
 
 mod compare;
+mod counters;
 mod figures;
 mod fjall3;
 mod graph;
@@ -94,6 +95,8 @@ enum Command {
     Queue(queue::QueueCompareArgs),
     /// Alternating runs of transactions
     Transactions(transactions::TransactionsCompareArgs),
+    /// Alternating runs of counters by merge operands
+    Counters(counters::CountersCompareArgs),
     /// Alternating runs of a social graph
     Graph(graph::GraphCompareArgs),
     /// Alternating runs of several engines that open what a killed process left in a long log
@@ -121,6 +124,9 @@ enum Command {
     /// One run of a comparison of transactions
     #[command(hide = true)]
     TransactionsChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of counters
+    #[command(hide = true)]
+    CountersChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
     /// One run of a comparison of graphs
     #[command(hide = true)]
     GraphChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
@@ -157,6 +163,7 @@ fn main() -> ExitCode {
         Command::MultiGet(args) => multi_get::compare(&args),
         Command::Queue(args) => queue::compare(&args),
         Command::Transactions(args) => transactions::compare(&args),
+        Command::Counters(args) => counters::compare(&args),
         Command::Graph(args) => graph::compare(&args),
         Command::Recovery(args) => recovery::compare(&args),
         Command::Figures(args) => figures::record(&args),
@@ -166,7 +173,10 @@ fn main() -> ExitCode {
         Command::TailChild { engine, dir, out, args } => tail::child(engine, &dir, &out, &args),
         Command::MultiGetChild { engine, dir, out, args } => multi_get::child(engine, &dir, &out, &args),
         Command::QueueChild { engine, dir, out, args } => queue::child(engine, &dir, &out, &args),
-        Command::TransactionsChild { engine, dir, out, args } => transactions::child(engine, &dir, &out, &args),
+        Command::TransactionsChild { engine, dir, out, args } => {
+            transactions::child(engine, &dir, &out, &args)
+        }
+        Command::CountersChild { engine, dir, out, args } => counters::child(engine, &dir, &out, &args),
         Command::GraphChild { engine, dir, out, args } => graph::child(engine, &dir, &out, &args),
         Command::RecoveryChild { engine, dir, out, args } => recovery::child(engine, &dir, &out, &args),
         Command::RecoveryFill { engine, dir, args } => recovery::fill(engine, &dir, &args),

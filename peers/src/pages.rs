@@ -195,7 +195,9 @@ impl PageEngine for RocksPages {
                 PageChange::DropDelta(at) => batch.delete_cf(deltas, key(at.page, at.lsn)),
                 PageChange::PutPage(at, bytes) => batch.put_cf(pages, key(at.page, at.lsn), bytes),
                 PageChange::DropPage(at) => batch.delete_cf(pages, key(at.page, at.lsn)),
-                PageChange::Applied(slice, lsn) => batch.put_cf(segments, slice.to_be_bytes(), lsn.to_be_bytes()),
+                PageChange::Applied(slice, lsn) => {
+                    batch.put_cf(segments, slice.to_be_bytes(), lsn.to_be_bytes())
+                }
             }
         }
         Ok(self.db.write(batch)?)

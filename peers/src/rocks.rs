@@ -106,6 +106,13 @@ fn codec(codec: Codec) -> DBCompressionType {
     }
 }
 
+/// Adds counters of eight bytes, as LavaStore's operator does.
+fn sum(_key: &[u8], base: Option<&[u8]>, operands: &rocksdb::MergeOperands) -> Option<Vec<u8>> {
+    let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
+    let total = base.into_iter().chain(operands).map(number).fold(0, i64::wrapping_add);
+    Some(total.to_le_bytes().to_vec())
+}
+
 impl Rocks {
     fn separates(&self, settings: &EngineSettings) -> bool {
         self.blobs && settings.min_blob_size > 0
@@ -162,6 +169,9 @@ impl Rocks {
         }
         if settings.sync {
             options.set_recycle_log_file_num(4);
+        }
+        if settings.counters {
+            options.set_merge_operator_associative("counter", sum);
         }
         if let Some(bytes) = settings.log_bytes_max {
             options.set_max_total_wal_size(bytes);
@@ -332,6 +342,10 @@ impl Engine for RocksEngine {
             Some(family) => batch.iter().for_each(|(key, value)| all.put_cf(family, key, value)),
         }
         Ok(self.shared.db.write_opt(all, &self.write_options(durable))?)
+    }
+
+    fn merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        Ok(self.shared.db.merge_opt(key, operand, &self.write_options(true))?)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {

@@ -37,7 +37,9 @@ pub fn child(engine: EngineName, dir: &Path, out: &Path, args: &str) -> Result<(
             let rocks = Rocks { blobs: false, shape: Shape::Tuned, flushes_replayed: true };
             Box::new(RocksTransactions { rocks, locks: args.locks })
         }
-        other => return Err(format!("{} has no transactions here: lavastore or rocksdb", other.name()).into()),
+        other => {
+            return Err(format!("{} has no transactions here: lavastore or rocksdb", other.name()).into());
+        }
     };
     let report = bench::transactions::run(&args, opener.as_ref(), dir)?;
     Ok(std::fs::write(out, serde_json::to_string_pretty(&report)? + "\n")?)

@@ -15,7 +15,9 @@ use bench::host::WorkDir;
 use bench::lava::{Lava, LavaIn};
 use bench::logs::{LogArgs, LogSite, OwnEngine};
 use bench::report::{counted, human_bytes, human_count};
-use bench::{BenchArgs, Opener, Workload, ablation, contract, graph, multi_get, queue, tail, transactions};
+use bench::{
+    BenchArgs, Opener, Workload, ablation, contract, counters, graph, multi_get, queue, tail, transactions,
+};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use io::kernel::device::{self, DeviceOptions};
 use lavastore::{Env, lavafs};
@@ -287,6 +289,10 @@ fn one_run(args: &BenchStore, opener: &dyn Opener, dir: &Path) -> Result<()> {
     }
     if args.bench.workload == Workload::Transactions {
         let report = transactions::run(&args.bench, opener, dir)?;
+        return told(args.json.as_deref(), &report, || report.text());
+    }
+    if args.bench.workload == Workload::Counters {
+        let report = counters::run(&args.bench, opener, dir)?;
         return told(args.json.as_deref(), &report, || report.text());
     }
     if args.bench.workload == Workload::Graph {
