@@ -333,6 +333,7 @@ pub(crate) fn go_on(
     for _ in 0..rng.below(5) {
         let family = &families[rng.below(families.len() as u64) as usize];
         let change = data.change(rng);
+        let change = plan::with_merges(rng, family, change);
         match write_one(family, &change, Durability::Durable) {
             Ok(()) => model.get_mut(&family.id()).expect("listed").apply(&change),
             // The limit may be lower than before.

@@ -2,13 +2,13 @@
 //! threshold.
 
 use crate::machine;
-use crate::state::{Change, OPERATOR_DELIMITER};
+use crate::state::{Change, OPERAND_LEN_MAX, OPERATOR_DELIMITER};
 use clap::ValueEnum;
 use io::Rng;
 use lavastore::testing::Ablation;
 use lavastore::{
-    Access, Compression, Durability, ExpertFamilyOptions, FamilyOptions, Loggers, MergeChoice, Options,
-    OverlapOf, PolicyChoice, SpaceLimit, SpacePolicy, VlsmOptions,
+    Access, Compression, Durability, ExpertFamilyOptions, Family, FamilyOptions, Loggers, MergeChoice,
+    Options, OverlapOf, PolicyChoice, SpaceLimit, SpacePolicy, VlsmOptions,
 };
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -80,6 +80,20 @@ fn policy(rng: &Rng) -> PolicyChoice {
         overlap: pick(&mut aside, &[OverlapOf::Table, OverlapOf::FullTable]),
         queue_tables: pick(&mut aside, &[1, 2, 8]),
     })
+}
+
+/// Makes two thirds of the short puts merges, if the family takes them; drawn aside.
+pub(crate) fn with_merges(rng: &Rng, family: &Family, change: Change) -> Change {
+    match change {
+        Change::Put(key, value)
+            if value.len() <= OPERAND_LEN_MAX
+                && !aside(rng, 0x7661_7269_616e).one_in(3)
+                && family.options().merge_operator.is_some() =>
+        {
+            Change::Merge(key, value)
+        }
+        change => change,
+    }
 }
 
 /// Returns a separate generator for later additions, so that recorded seeds keep their draws.

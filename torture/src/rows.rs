@@ -74,6 +74,14 @@ pub(crate) const ROWS: &[Row] = &[
         case: transactions::case,
     },
     Row {
+        name: "transactions-on-two-disks",
+        about: "the row transactions, with the log on a disk of its own",
+        unit: Unit::Cases,
+        ci: 60,
+        alone: false,
+        case: |context, seed| machine::on_two_disks(|| transactions::case(context, seed)),
+    },
+    Row {
         name: "histories",
         about: "transactions of several threads under a schedule, recorded: no anomaly that their isolation forbids",
         unit: Unit::Cases,
@@ -88,6 +96,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 400,
         alone: false,
         case: transactions::locking::case,
+    },
+    Row {
+        name: "locks-on-two-disks",
+        about: "the row locks, with the log on a disk of its own",
+        unit: Unit::Cases,
+        ci: 60,
+        alone: false,
+        case: |context, seed| machine::on_two_disks(|| transactions::locking::case(context, seed)),
     },
     Row {
         name: "locks-on-lavafs",

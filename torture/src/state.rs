@@ -27,6 +27,9 @@ pub(crate) enum Change {
 /// The merge operator of families that have one appends operands with this delimiter.
 pub(crate) const OPERATOR_DELIMITER: &[u8] = b"+";
 
+/// Bytes of the longest operand: less than a quarter of the shortest log group.
+pub(crate) const OPERAND_LEN_MAX: usize = 8 << 10;
+
 /// Returns a value with an operand appended.
 pub(crate) fn merged(value: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
     value.map_or(operand.to_vec(), |value| [value, OPERATOR_DELIMITER, operand].concat())

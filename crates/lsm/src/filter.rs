@@ -19,7 +19,9 @@ use std::sync::Arc;
 ///
 /// An entry is filtered when a compaction rewrites it, which may be late or never; reads do not
 /// filter. Entries that an open snapshot sees are passed over; a snapshot that is taken while the
-/// compaction runs may miss removed ones. Flushes do not filter.
+/// compaction runs may miss removed ones. Flushes do not filter, and a value that a compaction folds
+/// from merge operands is filtered by a later one. An operand above the compaction survives the
+/// removal of the value below it.
 pub trait CompactionFilter: Send + Sync {
     /// Begins a compaction, or a part of one. Parts run at the same time on several threads, each
     /// with a run of its own.
@@ -124,6 +126,7 @@ impl std::fmt::Debug for FilteredEntry<'_> {
 pub(crate) struct Filter {
     run: Option<Box<dyn FilterRun>>,
     newest_snapshot: Option<SeqNo>,
+    has_failed: bool,
 }
 
 impl Filter {
@@ -133,7 +136,20 @@ impl Filter {
         let begin = |JobFilter { filter, compaction, .. }| {
             catch_unwind(AssertUnwindSafe(|| filter.begin(&compaction))).ok()
         };
-        Filter { run: filter.and_then(begin), newest_snapshot }
+        let is_there = filter.is_some();
+        let run = filter.and_then(begin);
+        Filter { newest_snapshot, has_failed: is_there && run.is_none(), run }
+    }
+
+    /// Returns true once after a failure.
+    pub(crate) fn take_failure(&mut self) -> bool {
+        std::mem::take(&mut self.has_failed)
+    }
+
+    /// Ends the run. Its drop is user code as well.
+    fn end(&mut self) {
+        let run = self.run.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(run)));
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -153,10 +169,17 @@ impl Filter {
         match decided {
             Ok(Ok(decision)) => Some(decision),
             Ok(Err(_)) | Err(_) => {
-                self.run = None;
+                self.has_failed = true;
+                self.end();
                 None
             }
         }
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

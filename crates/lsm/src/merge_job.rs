@@ -333,6 +333,7 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
 
     fn finish(&mut self, hooks: &mut JobEnv<'_, T>) -> Result<bool> {
         self.rules.end_key(hooks, &mut self.output)?;
+        self.rules.note_filter();
         self.output.finish(hooks)?;
         let stats = &mut self.rules.stats;
         stats.output_range_tombstones = self.output.range_tombstones();

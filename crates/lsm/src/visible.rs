@@ -241,12 +241,14 @@ impl<I: InternalIterator> VisibleIterator<I> {
     }
 
     fn skip_unfolded(&mut self, forward: bool) -> Result<()> {
-        self.versions.forget_deferred();
         if forward {
             self.has_left = true;
+            // A gap behind the key stops this move.
+            self.versions.take_deferred()?;
             self.versions.pass_older(&self.key)?;
             return self.find_forward();
         }
+        self.versions.forget_deferred();
         self.versions.leave_backward(&self.key)?;
         self.find_backward()
     }

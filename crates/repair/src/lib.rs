@@ -26,6 +26,7 @@ mod copies;
 mod files;
 mod judge;
 mod lanes;
+mod lost_bases;
 mod operands;
 mod ranges;
 mod rebuild;

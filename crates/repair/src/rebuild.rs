@@ -16,6 +16,7 @@
 use super::RepairOptions;
 use super::judge::{Counted, FamilyPlan, Plan};
 use super::lanes::Lanes;
+use super::lost_bases::LostBases;
 use super::operands::{Base, Kept, KeptOperands};
 use super::ranges::Ranges;
 use super::report::{LostRange, RepairReport, RepairedFamily};
@@ -25,7 +26,7 @@ use super::target::Target;
 use super::values::{self, Values};
 use base::hash::key_hash;
 use base::sync::lock;
-use base::{Error, ErrorKind, HashMap, HashSet, MAX_SEQ, Result, SeqNo, ValueKind};
+use base::{Error, ErrorKind, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
 use cache::Cache;
 use io::Env;
 use lavakv::repairing::{self, Change, DEFAULT_FAMILY};
@@ -148,7 +149,9 @@ fn save(
 ) -> Result<RepairReport> {
     let RepairScan { cache, values, report, witness, .. } = &mut found;
     let is_exact = witness.state.is_some();
-    let mut lost_bases = LostBases::default();
+    // Without a manifest a missing table may have been replaced, and then nothing is lost.
+    let known: &[LostRange] = if is_exact { &report.lost } else { &[] };
+    let mut lost_bases = LostBases::new(with_operands(plan), known);
     for (id, family) in plan {
         let name = names.get(id).cloned().unwrap_or_default();
         let name_is_lost = family.name.is_none() && *id != DEFAULT_FAMILY;
@@ -172,6 +175,16 @@ fn save(
     report.bytes_read += values.bytes_read;
     report.files_used += values.len() as u64;
     Ok(found.report)
+}
+
+/// Returns the families that may have merge operands.
+fn with_operands(plan: &Plan) -> BTreeSet<FamilyId> {
+    let may_have = |family: &FamilyPlan| {
+        let options = family.options.as_deref().and_then(|bytes| repairing::stored_options(bytes).ok());
+        options.is_none_or(|options| options.merge_operator.is_some())
+            || family.tables.iter().any(|counted| counted.table.has_operands)
+    };
+    plan.iter().filter(|(_, family)| may_have(family)).map(|(id, _)| *id).collect()
 }
 
 /// Returns true if the manifest records where LavaKV's own lane ends: then changes missing before
@@ -379,7 +392,7 @@ impl Merge<'_> {
                 }
                 Err(e) => {
                     self.report.damage(&e);
-                    self.lost_bases.insert((self.family, key.to_vec()));
+                    self.lost_bases.lose(self.family, key);
                     let one = self.lost_key(key, &e);
                     match &mut lost {
                         Some(range) if range.file == one.file => {
@@ -419,6 +432,9 @@ impl Merge<'_> {
     /// Saves merge operands and their base. Returns the bytes of the values, or the reason for their
     /// loss.
     fn operands(&mut self, key: &[u8], inline: &[u8], kept: &Kept) -> Result<Result<u64>> {
+        if self.lost_bases.concerns(self.family, key) {
+            return Ok(Ok(0));
+        }
         let mut bytes = match &kept.base {
             Base::Absent => 0,
             Base::Inline => {
@@ -452,6 +468,9 @@ impl Merge<'_> {
     }
 
     fn lose(&mut self, from: &[u8], to: &[u8], only_come_back: bool, e: &Error) {
+        if !only_come_back {
+            self.lost_bases.lose_range(self.family, from, Some(to));
+        }
         self.report.lose(LostRange {
             family: Some(self.family),
             from: Some(from.to_vec()),
@@ -492,9 +511,6 @@ struct Replay<'a> {
     open: HashMap<u64, Arc<Ksst>>,
     lost_bases: LostBases,
 }
-
-/// Keys with a lost value, to which no merge operand may be added.
-type LostBases = HashSet<(FamilyId, Vec<u8>)>;
 
 /// Maximum number of tables kept open for lookups of log changes.
 const OPEN_MAX: usize = 256;
@@ -543,7 +559,7 @@ impl Replay<'_> {
             if self.is_in_tables(change.family, change.key, seq, change.kind)? {
                 continue;
             }
-            if !self.lost_bases.is_empty() && self.is_without_base(&change) {
+            if self.is_without_base(&change) {
                 continue;
             }
             self.change(seq, &change, record, place)?;
@@ -556,20 +572,13 @@ impl Replay<'_> {
     /// Returns true for an operand whose base is lost, which the report tells. Other changes of the
     /// key make it whole.
     fn is_without_base(&mut self, change: &Change<'_>) -> bool {
-        if change.kind == ValueKind::RangeDeletion {
-            let inside =
-                |id: &FamilyId, key: &[u8]| *id == change.family && change.key <= key && key < change.value;
-            self.lost_bases.retain(|(id, key)| !inside(id, key));
-            return false;
-        }
-        let key = (change.family, change.key.to_vec());
+        let (family, key) = (change.family, change.key);
         match change.kind {
-            ValueKind::Merge => self.lost_bases.contains(&key),
-            _ => {
-                self.lost_bases.remove(&key);
-                false
-            }
+            ValueKind::Merge => return self.lost_bases.concerns(family, key),
+            ValueKind::RangeDeletion => self.lost_bases.is_deleted(family, key, change.value),
+            _ => self.lost_bases.is_whole(family, key),
         }
+        false
     }
 
     /// Returns true if the family exists and the change is at or above its log floor.
@@ -618,7 +627,7 @@ impl Replay<'_> {
             // The change was in tables, and was deleted there together with its value.
             return Ok(());
         }
-        self.lost_bases.insert((family, change.key.to_vec()));
+        self.lost_bases.lose(family, change.key);
         // The tables have an older version of the key. Without a manifest the lost value may never
         // have been durable, and then the older version is the one that was promised.
         if self.is_exact {

@@ -244,7 +244,8 @@ impl RepairScan {
                 largest,
                 max_seq,
                 identity: properties.identity.clone(),
-                has_operands: properties.merge_operands > 0,
+                // A table with damaged properties may have some.
+                has_operands: properties.merge_operands > 0 || !missing.is_empty(),
                 tombstones: table.range_tombstones().clone(),
                 missing,
             });

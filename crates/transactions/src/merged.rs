@@ -21,6 +21,8 @@ pub struct MergedIterator {
     changes: Changes,
     at: At,
     forward: bool,
+    /// Values are not needed, so operands are not folded.
+    keys_only: bool,
 }
 
 /// The source of the present entry.
@@ -91,8 +93,9 @@ impl MergedIterator {
     ) -> Result<MergedIterator> {
         let (lower, upper) = bounds(&options);
         let changes = Changes { contents, family: family.id(), lower, upper, key: None };
+        let keys_only = options.keys_only;
         let base = db.iter_cf(family, options)?;
-        Ok(MergedIterator { base, changes, at: At::Nowhere, forward: true })
+        Ok(MergedIterator { base, changes, at: At::Nowhere, forward: true, keys_only })
     }
 
     /// Returns true if it has a position.
@@ -244,6 +247,7 @@ impl MergedIterator {
             let found = match self.changes.contents.find(self.changes.family, &key) {
                 // Of the changed keys it hides the one in the store.
                 Found::Nothing => None,
+                Found::Merged(..) if self.keys_only => Some(Value::from(Vec::new())),
                 found => found.settle(below, fold)?,
             };
             if let Some(value) = found {

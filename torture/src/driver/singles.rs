@@ -6,9 +6,6 @@ use io::Rng;
 use lavastore::Family;
 use std::collections::BTreeMap;
 
-/// Bytes of the longest operand: less than a quarter of the shortest log group.
-const OPERAND_LEN_MAX: usize = 8 << 10;
-
 /// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
@@ -36,14 +33,9 @@ impl Singles {
     /// Makes some puts merges and some deletes single deletes, drawn aside so that recorded seeds keep
     /// their draws, and notes the change.
     pub fn variant(&mut self, rng: &Rng, family: &Family, change: Change) -> Change {
-        let mut aside = plan::aside(rng, 0x7661_7269_616e);
-        let takes =
-            |value: &[u8]| family.options().merge_operator.is_some() && value.len() <= OPERAND_LEN_MAX;
-        let change = match change {
-            Change::Put(key, value) if takes(&value) && !aside.one_in(3) => Change::Merge(key, value),
-            Change::Delete(key) if self.allow(family.id(), &key) && !aside.one_in(3) => {
-                Change::SingleDelete(key)
-            }
+        let may_vary = !plan::aside(rng, 0x7369_6e67_6c65).one_in(3);
+        let change = match plan::with_merges(rng, family, change) {
+            Change::Delete(key) if may_vary && self.allow(family.id(), &key) => Change::SingleDelete(key),
             change => change,
         };
         self.note(family.id(), &change);

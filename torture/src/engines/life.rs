@@ -372,6 +372,7 @@ impl EngineWorkload {
 
     fn kv_write(&mut self, db: &Db) -> Check {
         let change = self.data.change(&mut self.rng);
+        let change = plan::with_merges(&self.rng, db.default_family(), change);
         let range = matches!(change, Change::DeleteRange(..));
         let durable = if range { self.options.durability == Durability::Durable } else { self.rng.one_in(2) };
         let durability = if durable { Durability::Durable } else { Durability::Buffered };

@@ -6,7 +6,7 @@ use crate::files::check_at_rest;
 use crate::machine;
 use crate::machine::DIR;
 use crate::plan::{self, pick};
-use crate::state::{Change, Entries};
+use crate::state::{Change, Entries, OPERAND_LEN_MAX};
 use io::{Priority, Rng};
 use lavastore::testing::{FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore::{
@@ -270,9 +270,19 @@ fn change(shared: &ScheduleState, writer: usize, rng: &mut Rng) -> Change {
         _ => {
             let mut value = vec![0; 12 + rng.below(shared.shape.value_len) as usize];
             rng.fill(&mut value[..12]);
-            Change::Put(key(writer, slot), value)
+            match merges(shared, rng) && value.len() <= OPERAND_LEN_MAX {
+                true => Change::Merge(key(writer, slot), value),
+                false => Change::Put(key(writer, slot), value),
+            }
         }
     }
+}
+
+/// Returns true if a put is to be a merge in both families, drawn aside so that recorded seeds keep
+/// their draws.
+fn merges(shared: &ScheduleState, rng: &Rng) -> bool {
+    let takes = |family: &Family| family.options().merge_operator.is_some();
+    takes(shared.db.default_family()) && takes(&shared.mirror) && plan::aside(rng, 0x6d65_7267).one_in(2)
 }
 
 fn write(shared: &ScheduleState, writer: usize, mut rng: Rng) -> Check {

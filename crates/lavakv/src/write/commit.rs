@@ -260,7 +260,7 @@ impl<'a> WriteOp<'a> {
             writes.check_empty_key()?;
         }
         if self.payload.has_operands {
-            operands::check(writes, &self.payload.body)?;
+            operands::check(writes, &self.payload.body, self.state.durability.is_logged())?;
         }
         let families = match &self.payload.body {
             Body::One(family, ..) => Cow::Borrowed(std::slice::from_ref(*family)),

@@ -280,7 +280,7 @@ pub(crate) fn check_batch(writes: &WritePath, batch: &WriteBatch) -> Result<()> 
         writes.check_empty_key()?;
     }
     if batch.figures().has_operands {
-        operands::check(writes, &Body::Batch(batch))?;
+        operands::check(writes, &Body::Batch(batch), true)?;
     }
     // The long values are not logged, so they do not count.
     let changes = BatchEntries::of(batch.body()).flatten().filter(|change| is_long(writes, change));

@@ -9,18 +9,21 @@ use crate::batch::payload::Body;
 use crate::batch::{BatchEntries, Change, shown_key};
 use crate::large::segments::threshold;
 use crate::tree::family::Family;
-use base::{Error, ErrorKind, Result, ValueKind};
+use base::{Error, ErrorKind, Result, ValueKind, limits};
 
-/// Fails if the operators of the families would not take the operands among some changes.
-pub(crate) fn check(writes: &WritePath, body: &Body<'_>) -> Result<()> {
+/// Fails if the operators of the families would not take the operands among some changes. An operand
+/// that is not logged may be as long as a value in memory: compactions combine short ones, and a
+/// repair copies the result.
+pub(crate) fn check(writes: &WritePath, body: &Body<'_>, is_logged: bool) -> Result<()> {
+    let len_max = if is_logged { threshold(&writes.context.options) - 1 } else { limits::VALUE_LEN_MAX };
     match body {
-        Body::One(family, change) => check_one(writes, family, change),
+        Body::One(family, change) => check_one(writes, family, change, len_max),
         Body::Batch(batch) => {
             for change in BatchEntries::of(batch.body()) {
                 let change = change?;
                 if change.kind == ValueKind::Merge {
                     let family = &writes.tree.families.find_all(&[change.family])?[0];
-                    check_one(writes, family, &change)?;
+                    check_one(writes, family, &change, len_max)?;
                 }
             }
             Ok(())
@@ -28,7 +31,7 @@ pub(crate) fn check(writes: &WritePath, body: &Body<'_>) -> Result<()> {
     }
 }
 
-fn check_one(writes: &WritePath, family: &Family, change: &Change<'_>) -> Result<()> {
+fn check_one(writes: &WritePath, family: &Family, change: &Change<'_>, len_max: usize) -> Result<()> {
     let store = &writes.context.options;
     let Some(choice) = &family.options().merge_operator else {
         return Err(Error::invalid(format!(
@@ -37,7 +40,6 @@ fn check_one(writes: &WritePath, family: &Family, change: &Change<'_>) -> Result
             family.name
         )));
     };
-    let len_max = threshold(store) - 1;
     if change.value.len() > len_max {
         let len = change.value.len();
         let why =

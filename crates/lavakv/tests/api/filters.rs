@@ -6,7 +6,7 @@ use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::SimEnv;
 use lavastore_lavakv::{
     CompactionFilter, CompactionFilters, Db, Error, FamilyOptions, FilterDecision, FilterRun,
-    FilteredCompaction, FilteredEntry, Options, Result,
+    FilteredCompaction, FilteredEntry, MergeChoice, Options, Result, WriteOptions,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,4 +136,26 @@ fn a_filter_that_fails_changes_nothing() {
         assert_eq!(contents(&db), model);
         assert!(db.stats().filter_failures > 0);
     }
+}
+
+/// A value that cannot be folded with the operand above it is not the newest version of its key.
+#[test]
+fn a_value_below_operands_is_not_filtered() {
+    let options = with_filter(Arc::new(Letters::default()));
+    let merge_operator = Some(MergeChoice::append(b"+"));
+    let options = Options { family: FamilyOptions { merge_operator, ..options.family.clone() }, ..options };
+    let sim = SimEnv::new(6);
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
+    let family = db.default_column_family().clone();
+    // A file of its own: compactions do not fold into it. The filter would give up at its value.
+    let value = vec![b'r'; 40 << 10];
+    db.put(b"a", &value).unwrap();
+    db.put(b"b", b"removed").unwrap();
+    db.flush().unwrap();
+    db.merge_opt(&family, b"a", b"1", &WriteOptions::default()).unwrap();
+    db.flush().unwrap();
+    db.compact_range(&family, None, None).unwrap();
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&[&value[..], b"+1"].concat()[..]));
+    assert_eq!(db.get(b"b").unwrap(), None);
+    assert_eq!(db.stats().filter_failures, 0);
 }

@@ -18,8 +18,9 @@
 //!    the value in the same stripe, inline or separated, or without a base if a tombstone, a covering
 //!    range tombstone or the bottom comes first. Without any of these they are combined into one
 //!    operand, if the operator can.
-//! 6. **The filter**, if there is one, decides on a value that only readers at the frontier see: it is
-//!    written, written with another value, or becomes a tombstone (rule 3).
+//! 6. **The filter**, if there is one, decides on a value that only readers at the frontier see, and
+//!    that is the newest version of its key: it is written, written with another value, or becomes a
+//!    tombstone (rule 3). Values that this job folds are left to later jobs.
 //! 7. **Sequences** become 0 for inline values in the lowest stripe with nothing underneath: all
 //!    older versions are gone by rule 2. This excludes values under a kept range tombstone, which
 //!    would then hide them, and references, whose records are found by their exact internal key.
@@ -66,6 +67,8 @@ pub(super) struct Rules {
     has_key: bool,
     /// True if a version of the key was written.
     key_written: bool,
+    /// True if a merge operand of the key was written: the value below it is not the newest version.
+    operand_written: bool,
     held: Option<Held>,
     shadow: Option<Shadow>,
     /// Operands of one stripe, newest first; their sequences are in `run_seqs`.
@@ -96,6 +99,7 @@ impl Rules {
             key: Vec::with_capacity(64),
             has_key: false,
             key_written: false,
+            operand_written: false,
             held: None,
             shadow: None,
             run: Operands::default(),
@@ -159,7 +163,7 @@ impl Rules {
         self.key.clear();
         self.key.extend_from_slice(user_key);
         self.has_key = true;
-        self.key_written = false;
+        (self.key_written, self.operand_written) = (false, false);
         self.shadow = None;
         let fragments = self.tombstones.fragments();
         while fragments.get(self.fragment).is_some_and(|f| f.end.as_slice() <= user_key) {
@@ -309,6 +313,7 @@ impl Rules {
     ) -> Result<()> {
         let Held { seq, kind, stripe } = version;
         let is_unseen = stripe + 1 == self.snapshots.len() && self.filter.may_decide(seq);
+        let is_unseen = is_unseen && !self.operand_written;
         let decision = if is_unseen { self.decision(hooks, seq, kind, value) } else { FilterDecision::Keep };
         match decision {
             FilterDecision::Keep => self.write(hooks, output, seq, kind, value)?,
@@ -340,10 +345,12 @@ impl Rules {
     ) -> FilterDecision {
         let values = hooks.values.as_mut().map(|values| &mut **values as &mut dyn ValueHook);
         let mut entry = FilteredEntry::new(&self.key, (seq, kind), value, values);
-        self.filter.decide(&mut entry).unwrap_or_else(|| {
-            self.stats.filter_failures += 1;
-            FilterDecision::Keep
-        })
+        self.filter.decide(&mut entry).unwrap_or(FilterDecision::Keep)
+    }
+
+    /// Counts a failure of the filter.
+    pub(super) fn note_filter(&mut self) {
+        self.stats.filter_failures += u64::from(self.filter.take_failure());
     }
 
     /// Ends the current key.
@@ -489,6 +496,7 @@ impl Rules {
             output.begin_key(hooks, &self.key)?;
             self.key_written = true;
         }
+        self.operand_written |= kind == ValueKind::Merge;
         let (mut kind, mut value, mut seq) = (kind, value, seq);
         if let Some(values) = &mut hooks.values
             && is_value(kind)

@@ -108,6 +108,16 @@ fn lookups_and_batches_agree_with_a_list_after_any_rollback() {
                 entries.next().unwrap();
             }
             assert_eq!(shown, expected, "seed {seed}");
+            let keys_only = lavakv::ReadOptions { keys_only: true, ..Default::default() };
+            let contents_of = std::sync::Arc::new(contents.clone());
+            let mut keys = crate::merged::MergedIterator::new(&db, family, keys_only, contents_of).unwrap();
+            let mut listed = [false; 40];
+            keys.seek_to_first().unwrap();
+            while keys.valid() {
+                listed[usize::from(keys.key()[0])] = true;
+                keys.next().unwrap();
+            }
+            assert!(listed.iter().eq(expected.iter().map(Option::is_some).collect::<Vec<_>>().iter()));
             db.write(&contents.to_batch(overwrites)).unwrap();
             let written: Vec<_> = (0..40).map(|key| db.get(&[key]).unwrap()).collect();
             assert_eq!(written, expected, "seed {seed}, {overwrites}");
