@@ -301,6 +301,10 @@ impl Engine for LavaEngine {
         Ok(self.writer(true).put(key, value)?)
     }
 
+    fn merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        Ok(self.writer(true).merge(key, operand)?)
+    }
+
     fn write(&self, batch: &Batch, durable: bool) -> Result<()> {
         let mut all = WriteBatch::new();
         match &self.family {
