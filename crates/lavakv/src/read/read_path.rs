@@ -21,8 +21,10 @@ use crate::read::operands::{FoundOperands, operator_of};
 use crate::tree::Tree;
 use crate::tree::family::{Family, ReadState, pin_at};
 use base::hash::key_hash;
-use base::{Result, SeqNo, ValueKind};
+use base::key::{self, seek_target};
+use base::{InternalIterator, Result, SeqNo, ValueKind};
 use cache::BlockSlice;
+use memtable::MemTable;
 use std::ops::Deref;
 use std::sync::Arc;
 use table::{ReadCounters, Source, Stop};
@@ -201,6 +203,23 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
         self.operands.get_or_insert_default().push(seq, operand);
     }
 
+    /// Adds the operands that follow in a memtable, by a cursor: a hot counter has thousands.
+    fn push_operands_below(&mut self, memtable: &Arc<MemTable>) {
+        let mut versions = memtable.iter();
+        // A seek and moves in memory do not fail.
+        let mut moved = versions.seek(&seek_target(&self.key, self.below()));
+        while moved.is_ok() && versions.valid() {
+            let (user_key, trailer) = key::split(versions.key());
+            let seq = trailer >> 8;
+            let is_operand = key::kind(versions.key()) == Some(ValueKind::Merge);
+            if *user_key != *self.key || !is_operand || seq < self.covered {
+                break;
+            }
+            self.push_operand(seq, versions.value());
+            moved = versions.next();
+        }
+    }
+
     /// Returns the answer with the operands above it folded into it.
     fn folded(&self, answer: Option<Content>) -> Result<Option<Content>> {
         let Some(operands) = &self.operands else { return Ok(answer) };
@@ -223,6 +242,7 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
                 }
                 if entry.kind == ValueKind::Merge {
                     self.push_operand(entry.seq, entry.value);
+                    self.push_operands_below(memtable);
                     continue;
                 }
                 if entry.kind == ValueKind::PlacedReference {
