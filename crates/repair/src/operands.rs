@@ -6,7 +6,7 @@
 //! [`lsm::VisibleIterator`], which calls them for a key whose newest entry is an operand.
 
 use base::sync::{Mutex, lock, rank};
-use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use base::{Result, SeqNo, ValueKind};
 use lavakv::MergeOperator;
 use lsm::ReferenceResolver;
 
@@ -27,7 +27,7 @@ pub(super) struct Kept {
     pub operands: Vec<Vec<u8>>,
 }
 
-/// Keeps what it is called with: see the module. One thread uses it; the lock is needed because an
+/// Keeps the arguments of its calls: see the module. One thread uses it; the lock is needed because an
 /// operator is shared.
 #[derive(Debug, Default)]
 pub(super) struct KeptOperands(Mutex<Kept, rank::RepairOperands>);
@@ -75,15 +75,3 @@ impl ReferenceResolver for KeptOperands {
 /// Name of the operator of a family whose stored options are lost. The next user of the store sets
 /// the right one.
 pub(super) const LOST_NAME: &str = "unknown";
-
-/// Stands for an operator that the repairing program does not have: the new store keeps its
-/// operands.
-pub(super) struct UnknownOperator;
-
-impl MergeOperator for UnknownOperator {
-    fn full_merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]], _: &mut Vec<u8>) -> Result<()> {
-        let why = "the repair does not have the merge operator of the column family: read the key in the \
-                   program that has it";
-        Err(Error::new(ErrorKind::Unsupported, why))
-    }
-}

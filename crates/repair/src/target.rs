@@ -5,7 +5,7 @@
 //! is an ordinary store with ordinary background jobs.
 
 use super::judge::Plan;
-use super::operands::{LOST_NAME, UnknownOperator};
+use super::operands::LOST_NAME;
 use base::{ErrorKind, HashMap, Result};
 use io::Cancel;
 use lavakv::repairing::{Change, DEFAULT_FAMILY, discard, make_marked, stored_options};
@@ -57,9 +57,10 @@ impl Target {
         .expert(|expert| {
             let stored = plan.keys().filter_map(|id| stored(*id)?.merge_operator);
             for operator in stored.chain(own_operator).chain([MergeChoice::custom(LOST_NAME)]) {
-                if expert.merge_operators.find(&operator).is_err() {
-                    let known = expert.merge_operators.clone();
-                    expert.merge_operators = known.with(operator.name(), Arc::new(UnknownOperator));
+                // One that the program does not have fails each fold, so that operands stay.
+                let known = expert.merge_operators.clone();
+                if let Some(found) = known.of_reads(Some(&operator)) {
+                    expert.merge_operators = known.with(operator.name(), found);
                 }
             }
             expert.fast_tier_values_bytes_max = 0;

@@ -22,11 +22,20 @@ pub(crate) fn fold_into(
     base: Option<&[u8]>,
     operands: &[&[u8]],
 ) -> Result<Value> {
-    let (operator, mut value) = (operator.ok_or_else(missing)?, Vec::new());
     let mut found = Operands::default();
     operands.iter().rev().for_each(|operand| found.push_older(operand));
-    fold(&*operator, key, base, &found, &mut value)?;
-    Ok(Value::from(value))
+    folded(operator, key, base, &found).map(Value::from)
+}
+
+fn folded(
+    operator: Option<Arc<dyn MergeOperator>>,
+    key: &[u8],
+    base: Option<&[u8]>,
+    operands: &Operands,
+) -> Result<Vec<u8>> {
+    let (operator, mut value) = (operator.ok_or_else(missing)?, Vec::new());
+    fold(&*operator, key, base, operands, &mut value)?;
+    Ok(value)
 }
 
 /// The operands of a key that a point read has found so far. It looks on for older entries.
@@ -55,10 +64,8 @@ impl FoundOperands {
         base: Option<Content>,
         operator: Option<Arc<dyn MergeOperator>>,
     ) -> Result<Content> {
-        let operator = operator.ok_or_else(missing)?;
         let base = base.map(Content::into_bytes).transpose()?;
-        let mut value = Vec::new();
-        fold(&*operator, key, base.as_deref(), &self.operands, &mut value)?;
+        let value = folded(operator, key, base.as_deref(), &self.operands)?;
         Ok(Content::Bytes(BlockSlice::from(value)))
     }
 }

@@ -38,7 +38,7 @@ fn a_user_has_one_session_until_it_ends() {
     assert!(sessions.log_out("2", now + 61).unwrap() && !sessions.log_out("2", now + 61).unwrap());
     assert!(sessions.log_in("ada", "3", (now + 61, 60)).unwrap());
     assert_eq!(sessions.logins("ada").unwrap(), 3);
-    // The machine is an hour later: compactions remove what has ended.
+    // The machine is an hour later: compactions remove ended sessions.
     sim.advance_ns(3_600_000_000_000);
     assert!(sessions.log_in("ben", "4", (now + 3600, 600)).unwrap());
     sessions.clean_up().unwrap();
