@@ -373,13 +373,13 @@ impl Merge<'_> {
             self.note(&met);
             let (key, seq) = (entries.key(), entries.seq());
             let saved = match entries.value_kind() {
-                ValueKind::Value if let Some(kept) = kept.take() => {
-                    self.operands(key, entries.value(), &kept)?
-                }
-                ValueKind::Value => {
-                    self.target.put(self.family, key, entries.value())?;
-                    Ok(entries.value().len() as u64)
-                }
+                ValueKind::Value => match kept.take() {
+                    Some(kept) => self.operands(key, entries.value(), &kept)?,
+                    None => {
+                        self.target.put(self.family, key, entries.value())?;
+                        Ok(entries.value().len() as u64)
+                    }
+                },
                 _ => self.separated(key, seq, entries.value())?,
             };
             match saved {
