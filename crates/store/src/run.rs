@@ -1,12 +1,14 @@
 //! Scheduling of background jobs.
 //!
-//! * `scheduler`: jobs in classes, on threads or in simulation. `works`: the jobs of two engines.
+//! * `scheduler`: jobs in classes, on threads or in simulation. `workers`: the threads. `works`: the
+//!   jobs of two engines.
 //! * `requested`: checkpoints for other processes.
 //! * `rate`: throughput estimates.
 
 mod rate;
 mod requested;
 mod scheduler;
+mod workers;
 mod works;
 
 pub use rate::Rate;

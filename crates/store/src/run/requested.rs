@@ -4,7 +4,8 @@
 //! for flushes, which the same worker may have to run. So a separate thread serves requests, and
 //! ends with the last of them. In simulation the job that found them serves them.
 
-use super::scheduler::{Job, JobClass, Progress, guarded};
+use super::scheduler::{Job, JobClass, Progress};
+use super::workers::guarded;
 use crate::context::{Context, closed};
 use crate::mailbox::Mailbox;
 use base::Result;

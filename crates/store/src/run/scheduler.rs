@@ -7,28 +7,19 @@
 //! All engines use the same classes, because their jobs compete for the same threads. An engine
 //! without levels uses only some of them.
 //!
-//! * With threads, each worker keeps a stack of jobs. Between two steps it looks for a job of a
-//!   more urgent class than the one it runs, and runs that first. So a flush waits for one step of
-//!   a compaction, not for the compaction, and no thread has to be reserved.
-//! * A worker without work sleeps, each time twice as long, up to a second. Some work becomes due
-//!   without a notification (the log's watermark, a retry after a refusal, the work of an idle
-//!   store), some time after other activity. The worker finds it before the same time has passed
-//!   once more. A write wakes the workers that sleep long ([`crate::context::Signals`]).
-//! * One more thread only does the log's work. Writers wait for it soonest, and a step of any other
-//!   job may take longer than the log has room for.
+//! * With threads, the workers run the jobs ([`super::workers`]).
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the
 //!   seed, by one step. A waiting call invokes it ([`crate::context::Signals`]).
 
 use super::EngineWork;
 use super::requested::{Checkpointer, Requested};
+use super::workers::Workers;
 use crate::context::{Context, Driver};
 use crate::pacing::{Traffic, during};
 use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, Result};
-use io::{Priority, Rng, ThreadHandle};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use io::Rng;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 /// Classes of work, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,10 +157,7 @@ pub struct Scheduler {
     context: Arc<Context>,
     work: Arc<EngineWork>,
     requested: Arc<Requested>,
-    /// Number of workers besides the log thread.
-    thread_count: usize,
-    /// The workers, while they are started or joined.
-    threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
+    workers: Workers,
     /// Simulation only: the jobs in progress and the generator that picks among them.
     simulated: Mutex<(Vec<Simulated>, Rng), rank::SimulatedJobs>,
     /// Simulation only.
@@ -183,11 +171,6 @@ struct Simulated {
     ready_ns: u64,
 }
 
-/// First sleep of a worker without work, before it checks for work without notification: a full
-/// tail buffer, scarce space.
-const IDLE_POLL: Duration = Duration::from_millis(10);
-const DOZE_MAX: Duration = Duration::from_secs(1);
-
 impl Scheduler {
     /// Creates the scheduler of a store, and registers it with the signals of `context`.
     /// `thread_count`: workers besides the log thread.
@@ -197,8 +180,7 @@ impl Scheduler {
             context: context.clone(),
             work: Arc::new(EngineWork::of(work)),
             requested: Arc::new(Requested::new(context)),
-            thread_count,
-            threads: Mutex::default(),
+            workers: Workers::new(context, thread_count),
             simulated,
             foreground: OnceLock::new(),
         });
@@ -228,20 +210,7 @@ impl Scheduler {
     /// # Errors
     /// Errors of creating threads.
     pub fn start(&self) -> Result<()> {
-        let Some(spawner) = self.context.env.spawner.clone() else { return Ok(()) };
-        let body = |duty| {
-            let worker = Worker::new(&self.context, &(self.work.clone() as Arc<dyn Work>), duty);
-            Box::new(move || worker.run()) as Box<dyn FnOnce() + Send>
-        };
-        for n in 0..self.thread_count {
-            let name = format!("lava-bg-{n}");
-            let thread = spawner.spawn(&name, Priority::Background, body(WorkerRole::AllButLog))?;
-            lock(&self.threads).push(thread);
-        }
-        // Foreground priority, because writers wait for it. It is mostly asleep.
-        let log = spawner.spawn("lava-log", Priority::Foreground, body(WorkerRole::Log))?;
-        lock(&self.threads).push(log);
-        Ok(())
+        self.workers.start(&(self.work.clone() as Arc<dyn Work>))
     }
 
     /// Simulation: returns the number of jobs between two steps.
@@ -267,7 +236,7 @@ impl Scheduler {
             let (jobs, rng) = &mut *sim;
             let now_ns = clock.now_ns();
             let ready: Vec<usize> = (0..jobs.len()).filter(|&i| jobs[i].ready_ns <= now_ns).collect();
-            let limit = self.thread_count + 1;
+            let limit = self.workers.count() + 1;
             // As with threads, another job may start beside waiting ones.
             let fresh = if ready.is_empty() || (jobs.len() < limit && rng.one_in(2)) {
                 self.work.clone().next(WorkerRole::All, JobClass::Idle)
@@ -311,9 +280,7 @@ impl Scheduler {
     /// Ends all background work: running jobs are abandoned at their next step.
     pub fn stop(&self) {
         self.context.signals.stop();
-        for thread in std::mem::take(&mut *lock(&self.threads)) {
-            thread.join();
-        }
+        self.workers.join();
         self.requested.stop();
         let jobs = std::mem::take(&mut lock(&self.simulated).0);
         for mut simulated in jobs {
@@ -325,7 +292,7 @@ impl Scheduler {
 
 impl std::fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Scheduler({} threads)", self.thread_count)
+        write!(f, "Scheduler({} threads)", self.workers.count())
     }
 }
 
@@ -340,7 +307,7 @@ impl Driver for Scheduler {
 }
 
 /// Runs a step, if the rate limit allows it.
-fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
+pub(super) fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
     let class = job.class();
     let wait_ns = if class.keeps_to_budget() { context.pace().budget.wait_ns(context.now_ns()) } else { 0 };
     let rests = job.rests();
@@ -360,131 +327,9 @@ fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
     }
 }
 
-/// Runs a step. A panic (a bug) becomes an error that poisons the store instead of ending the
-/// process.
-fn step_guarded(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
-    guarded(|| step(context, job))
-}
-
-/// Returns a panic as an error.
-pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
-            .unwrap_or_default();
-        let why = format!("a background job panicked, a fault of the engine (report it): {text}");
-        Err(Error::new(base::ErrorKind::Poisoned, why))
-    })
-}
-
-/// A background thread: a stack of jobs, the most urgent on top.
-struct Worker {
-    context: Arc<Context>,
-    work: Arc<dyn Work>,
-    duty: WorkerRole,
-    stack: Vec<Box<dyn Job>>,
-    seen: u64,
-    /// Number of idle sleeps in a row.
-    naps: u32,
-    /// The last write at the start of its last sleep.
-    slept_at: u64,
-}
-
-/// Returns the length of the next sleep after `naps` idle ones.
-fn nap(naps: u32) -> Duration {
-    IDLE_POLL.saturating_mul(1 << naps.min(16)).min(DOZE_MAX)
-}
-
-impl Worker {
-    fn new(context: &Arc<Context>, work: &Arc<dyn Work>, duty: WorkerRole) -> Self {
-        let (context, work) = (context.clone(), work.clone());
-        Worker { context, work, duty, stack: Vec::new(), seen: 0, naps: 0, slept_at: 0 }
-    }
-
-    fn run(mut self) {
-        while !self.context.signals.is_stopping() {
-            let epoch = self.context.signals.work_epoch();
-            if epoch != self.seen || self.stack.is_empty() || self.work.is_due() {
-                let below = self.stack.last().map_or(JobClass::Idle, |job| job.class());
-                match self.work.clone().next(self.duty, below) {
-                    Some(job) => self.stack.push(job),
-                    None => self.seen = epoch,
-                }
-            }
-            match self.stack.pop() {
-                Some(job) => {
-                    self.naps = 0;
-                    self.advance(job);
-                }
-                None => self.park(),
-            }
-        }
-        for mut job in self.stack.drain(..).rev() {
-            job.abandon();
-        }
-    }
-
-    fn advance(&mut self, mut job: Box<dyn Job>) {
-        match step_guarded(&self.context, &mut job) {
-            Ok(Progress::More) => self.stack.push(job),
-            Ok(Progress::Wait(ns)) => {
-                self.stack.push(job);
-                // New work may be more urgent.
-                self.context.signals.sleep(self.seen, Duration::from_nanos(ns), false);
-                // Checks for work without notification, as after a sleep.
-                self.seen = 0;
-            }
-            Ok(Progress::Done) => {
-                drop(job);
-                self.context.signals.notify_progress();
-                self.context.signals.notify_work();
-            }
-            Err(e) => {
-                self.work.failed(e, &job.inputs());
-                job.abandon();
-            }
-        }
-    }
-
-    fn park(&mut self) {
-        let last_write = self.work.last_write();
-        if last_write != std::mem::replace(&mut self.slept_at, last_write) {
-            self.naps = 0;
-        }
-        let nap = nap(self.naps);
-        self.context.signals.sleep(self.seen, nap, nap > IDLE_POLL);
-        let woken = self.context.signals.work_epoch() != self.seen;
-        self.naps = if woken { 0 } else { self.naps.saturating_add(1) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_idle_worker_backs_off_up_to_a_second() {
-        assert_eq!(nap(0), IDLE_POLL);
-        assert!((0..40).all(|naps| nap(naps + 1) == (nap(naps) * 2).min(DOZE_MAX)));
-        // Work due after a second of rest is found before another second has passed.
-        let slept: Duration = (0..7).map(nap).sum();
-        assert!(slept > DOZE_MAX && slept < 2 * DOZE_MAX, "{slept:?}");
-    }
-
-    /// A job that panics.
-    struct Faulty;
-
-    impl Job for Faulty {
-        fn class(&self) -> JobClass {
-            JobClass::Flush
-        }
-        fn step(&mut self) -> Result<Progress> {
-            panic!("an index out of bounds")
-        }
-        fn abandon(&mut self) {}
-    }
 
     fn context() -> Context {
         let env = io::sim::SimEnv::new(1).env();
@@ -538,16 +383,5 @@ mod tests {
             let bytes: u64 = within.map(|(_, bytes)| bytes).sum();
             assert!((7 << 20..=9 << 20).contains(&bytes), "{bytes} from {from_ns}");
         }
-    }
-
-    #[test]
-    fn a_panicking_job_is_an_error_with_its_message() {
-        let mut job: Box<dyn Job> = Box::new(Faulty);
-        let e = step_guarded(&context(), &mut job).map(drop).unwrap_err();
-        assert_eq!(e.kind(), base::ErrorKind::Poisoned);
-        assert!(
-            e.message().contains("panicked, a fault of the engine (report it): an index out of bounds"),
-            "{e}"
-        );
     }
 }
