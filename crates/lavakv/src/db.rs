@@ -155,9 +155,17 @@ impl Db {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
-        if value.len() < threshold(&self.engine().context.options) {
-            return self.change(family, ValueKind::Value, key, value, options);
-        }
+        self.change(family, ValueKind::Value, key, value, options)
+    }
+
+    /// Sets a key to a value that gets a file of its own.
+    fn put_large(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        value: &[u8],
+        options: &WriteOptions,
+    ) -> Result<()> {
         let (family, (_entered, terms)) = (self.own(family)?, self.writable(options)?);
         let begun = self.engine().context.times.put.begin_long();
         let put = large_value::put(&self.engine().writes, family, key, value, terms);
@@ -226,6 +234,9 @@ impl Db {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
+        if kind == ValueKind::Value && value.len() >= threshold(&self.engine().context.options) {
+            return self.put_large(family, key, value, options);
+        }
         let change = Change { kind, family: family.id(), key, value };
         change.validate()?;
         let (family, (_entered, terms)) = (self.own(family)?, self.writable(options)?);

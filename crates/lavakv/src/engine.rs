@@ -100,11 +100,7 @@ impl Engine {
     /// `Forked`, `Closed`, `ReadOnly`, and those of the beginning of a log.
     pub fn serve(&self) -> Result<Entered<'_>> {
         let entered = self.context.enter()?;
-        if self.log.get().is_none() {
-            self.tree.reads.check()?;
-            self.begin_service()?;
-        }
-        Ok(entered)
+        if self.log.get().is_some() { Ok(entered) } else { self.begin_service().map(|()| entered) }
     }
 
     /// Serves checkpoint requests of other processes, if the options say so.
@@ -123,6 +119,7 @@ impl Engine {
 
     #[cold]
     fn begin_service(&self) -> Result<()> {
+        self.tree.reads.check()?;
         if self.files.manifest.is_read_only() {
             let why = "the store was opened read-only: open it for writing";
             return Err(Error::new(ErrorKind::ReadOnly, why).at_file(&self.context.dir));

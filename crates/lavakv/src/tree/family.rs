@@ -286,13 +286,13 @@ impl Family {
     /// Fails if the family was dropped. Call it after pinning a read state: a drop marks the family
     /// before it empties the state. So a pinned state of an unmarked family is complete.
     pub fn check_there(&self) -> Result<()> {
-        match self.is_dropped() {
-            true => Err(Error::not_found(format!(
-                "column family {} does not exist: it was dropped; create a new one",
-                self.name
-            ))),
-            false => Ok(()),
-        }
+        if self.is_dropped() { Err(self.not_there()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn not_there(&self) -> Error {
+        let name = &self.name;
+        Error::not_found(format!("column family {name} does not exist: it was dropped; create a new one"))
     }
 
     /// Returns the error of a write to a family with an unknown compaction policy.

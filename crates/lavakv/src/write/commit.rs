@@ -105,34 +105,32 @@ pub(crate) struct WriteState {
     drafts: Vec<PendingSegment>,
     /// Its charge, and its attempts to find room.
     entry: Entry,
+    waits: Waits,
+}
+
+/// What a write has waited for, and what it waits for next.
+#[derive(Default)]
+struct Waits {
     resort: Option<LastResort>,
     /// The end of its wait for row locks, in clock nanoseconds, once it has begun.
     locked_until_ns: Option<u64>,
-    /// The end of the other lane, which must be durable before the append, and whether the write
-    /// has waited for it already.
+    /// The end of the other lane, which must be durable before the append.
     behind: Option<(Lane, Position)>,
-    waited: bool,
+    /// The write has waited for the other lane already.
+    was_behind: bool,
 }
 
 impl WriteState {
     /// Creates the state of a new write. `drafts`: the finished segments that it references,
     /// removed if it is not logged.
     pub fn new(payload: &Payload<'_>, durability: Durability, drafts: Vec<PendingSegment>) -> WriteState {
-        WriteState {
-            durability,
-            stage: Stage::Start,
-            drafts,
-            entry: Entry::of_write(payload),
-            resort: None,
-            locked_until_ns: None,
-            behind: None,
-            waited: false,
-        }
+        let entry = Entry::of_write(payload);
+        WriteState { durability, stage: Stage::Start, drafts, entry, waits: Waits::default() }
     }
 
     /// Sets the end of its wait for row locks, in clock nanoseconds.
     pub fn waits_for_rows_until(&mut self, until_ns: Option<u64>) {
-        self.locked_until_ns = until_ns;
+        self.waits.locked_until_ns = until_ns;
     }
 
     /// Returns the remaining wait of a write that is logged and inserted.
@@ -214,7 +212,7 @@ impl<'a> WriteOp<'a> {
     /// exceptions. `InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Conflict`, `Closed`
     /// and `Poisoned` are returned before anything is logged.
     pub fn step(&mut self, until_ns: u64) -> Result<WriteStep> {
-        if let Some((lane, position)) = self.state.behind.take() {
+        if let Some((lane, position)) = self.state.waits.behind.take() {
             self.writes.sync_lane(lane, position)?;
         }
         match self.state.stage {
@@ -286,7 +284,7 @@ impl<'a> WriteOp<'a> {
         let mut writer = match entered {
             Entered::Open(writer) => writer,
             Entered::Needs(need) => {
-                self.state.locked_until_ns = None;
+                self.state.waits.locked_until_ns = None;
                 return Ok(WriteStep::Needs(need));
             }
         };
@@ -308,7 +306,7 @@ impl<'a> WriteOp<'a> {
                 }
                 Err(AppendFailure::Behind) => return Ok(WriteStep::Needs(WaitCondition::Durable)),
                 Err(AppendFailure::NotYet(need, resort)) => {
-                    self.state.resort = Some(resort);
+                    self.state.waits.resort = Some(resort);
                     return Ok(WriteStep::Needs(need));
                 }
                 Err(AppendFailure::Certain(e) | AppendFailure::Perhaps(e)) => return Err(e),
@@ -332,10 +330,10 @@ impl<'a> WriteOp<'a> {
 
     /// Returns the wait condition of a write of rows that others have locked.
     fn row_lock_obstacle(&mut self, deadline_ns: u64) -> Result<Option<WaitCondition>> {
-        let (owner, until_ns) = (self.owner(), &mut self.state.locked_until_ns);
+        let (owner, until_ns) = (self.owner(), &mut self.state.waits.locked_until_ns);
         let wait = self.writes.row_locks.obstacle(&self.payload, owner, (until_ns, deadline_ns))?;
         if wait.is_none() {
-            self.state.locked_until_ns = None;
+            self.state.waits.locked_until_ns = None;
         }
         Ok(wait.map(WaitCondition::RowLock))
     }
@@ -394,8 +392,8 @@ impl<'a> WriteOp<'a> {
         let (writes, lane) = (self.writes, self.lane());
         let WriteOp { payload, state, sink, .. } = self;
         if let Some((other, position)) = writes.other_lane(writer, lane) {
-            if !std::mem::replace(&mut state.waited, true) {
-                state.behind = Some((other, position));
+            if !std::mem::replace(&mut state.waits.was_behind, true) {
+                state.waits.behind = Some((other, position));
                 return Err(AppendFailure::Behind);
             }
             writes.sync_lane(other, position).map_err(AppendFailure::Certain)?;
@@ -422,7 +420,7 @@ impl<'a> WriteOp<'a> {
                 }
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let len = pieces.iter().map(|piece| piece.len()).sum();
-                    writes.provide_group(writer, len, payload.is_delete_only(), &mut state.resort)?;
+                    writes.provide_group(writer, len, payload.is_delete_only(), &mut state.waits.resort)?;
                 }
                 Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => {
                     return Err(AppendFailure::Certain(e));

@@ -136,14 +136,7 @@ impl Writer {
     /// `TooLarge`: there are no more sequences.
     pub fn sequences_of(&self, count: u32) -> Result<(SeqNo, SeqNo)> {
         let last_seq = self.next_seq + u64::from(count) - 1;
-        if last_seq > base::MAX_SEQ {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                "the store has used up its sequence numbers (2^56) and takes no more writes; reads go on: \
-                 copy the data into a new store",
-            ));
-        }
-        Ok((self.next_seq, last_seq))
+        if last_seq > base::MAX_SEQ { Err(out_of_sequences()) } else { Ok((self.next_seq, last_seq)) }
     }
 
     /// Records that the active memtables of these families are about to change.
@@ -155,6 +148,13 @@ impl Writer {
             });
         }
     }
+}
+
+#[cold]
+fn out_of_sequences() -> Error {
+    let why = "the store has used up its sequence numbers (2^56) and takes no more writes; reads go on: \
+               copy the data into a new store";
+    Error::new(ErrorKind::TooLarge, why)
 }
 
 impl Memtables {

@@ -23,11 +23,14 @@ impl Gate {
     /// Lets a call enter. Returns false if the gate is shut; the call is not inside then.
     #[inline]
     pub fn enter(&self) -> bool {
-        let was_open = self.0.fetch_add(CALL, Ordering::AcqRel) & SHUT == 0;
-        if !was_open {
-            self.leave();
-        }
-        was_open
+        self.0.fetch_add(CALL, Ordering::AcqRel) & SHUT == 0 || self.refuse()
+    }
+
+    /// Takes back an entry. Returns false.
+    #[cold]
+    fn refuse(&self) -> bool {
+        self.leave();
+        false
     }
 
     /// Lets a call leave. Returns true if the gate is shut and this was the last call.
