@@ -205,3 +205,30 @@ fn a_cold_seek_waits_for_two_read_batches() {
         }
     }
 }
+
+/// A bounded iterator leaves out the tables outside its bounds, so it learns nothing about the keys
+/// there.
+#[test]
+fn a_bounded_iterator_hides_nothing_outside_its_bounds() {
+    let sim = SimEnv::new(1);
+    let (db, mut model) = (open(&sim), Model::new());
+    for table in [0..100, 6_000..6_100] {
+        fill(&db, &mut model, table, 0);
+        db.flush().unwrap();
+    }
+    (300..3_000).for_each(|i| db.delete(&key(i)).unwrap());
+    db.flush().unwrap();
+    let bounded = || ReadOptions {
+        lower_bound: Some(key(300)),
+        upper_bound: Some(key(3_000)),
+        ..ReadOptions::default()
+    };
+    let all: Vec<Vec<u8>> = model.keys().cloned().collect();
+    let iter = |options| db.iter(options).unwrap();
+    for moves in [forward, backward] {
+        // The second walk confirms the range of the first.
+        (0..3).for_each(|_| assert!(moves(&mut iter(bounded())).is_empty()));
+        assert_eq!(forward(&mut iter(ReadOptions::default())), all);
+        assert_eq!(backward(&mut iter(ReadOptions::default())), all);
+    }
+}
