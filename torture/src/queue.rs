@@ -11,7 +11,7 @@ use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::check_verify;
 use crate::machine::{self, DIR};
-use crate::plan::pick;
+use crate::plan::{self, pick};
 use crate::tally;
 use io::Rng;
 use lavastore::testing::SimEnv;
@@ -137,6 +137,27 @@ impl Queue {
         Ok(())
     }
 
+    /// Reads the drained elements again and again, with tables only. What these reads learn about
+    /// their range must hide nothing outside of it.
+    fn read_within(&self) -> Check {
+        self.db().flush().doing(|| "flush".into())?;
+        let next = self.model.first().copied().unwrap_or(self.next);
+        let (low, high) = match self.backward {
+            true => (self.key(next.saturating_sub(1)), self.key(0)),
+            false => (self.key(0), self.key(next)),
+        };
+        for n in 0..6 {
+            let part = self.db().range(&low[..]..&high[..]);
+            let part = if n % 2 == 0 { count(part.rev()) } else { count(part) };
+            let part = part.doing(|| "read a range".into())?;
+            ensure!(part <= 1, "{part} drained elements are read");
+        }
+        let all = count(self.db().iter()).doing(|| "read everything".into())?;
+        let expected = self.model.len() + 100;
+        ensure!(all == expected, "{all} entries are read for {expected}");
+        Ok(())
+    }
+
     fn steps(&self, count: u64) {
         for _ in 0..count {
             self.db().engine().run_background_step();
@@ -162,6 +183,9 @@ impl Queue {
         }
         if rng.one_in(2) {
             self.open()?;
+        }
+        if plan::aside(rng, 0x626f_756e_6465).one_in(3) {
+            self.read_within()?;
         }
         if rng.one_in(2) {
             self.read_on(rng)?
@@ -208,4 +232,10 @@ impl Queue {
         ensure!(passed <= NEXT_TO_NONE, "a read passes {passed} entries: {}", self.db().describe());
         Ok(())
     }
+}
+
+fn count(
+    mut entries: impl Iterator<Item = lavastore::Result<(Vec<u8>, Vec<u8>)>>,
+) -> lavastore::Result<usize> {
+    entries.try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
