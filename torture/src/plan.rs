@@ -7,8 +7,8 @@ use clap::ValueEnum;
 use io::Rng;
 use lavastore::testing::Ablation;
 use lavastore::{
-    Access, Compression, Durability, ExpertFamilyOptions, Family, FamilyOptions, Loggers, MergeChoice,
-    Options, OverlapOf, PolicyChoice, SpaceLimit, SpacePolicy, VlsmOptions,
+    Access, Compression, Durability, ExpertFamilyOptions, Family, FamilyOptions, KeyPrefix, Loggers,
+    MergeChoice, Options, OverlapOf, PolicyChoice, SpaceLimit, SpacePolicy, VlsmOptions,
 };
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -42,8 +42,8 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     let min_blob_size = pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]);
     expert.vsst_bytes = pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]);
     expert.gc_ratio_percent = pick(rng, &[1, 5, 20, 60]);
-    let (policy, merge_operator) = (policy(rng), merge_operator(rng));
-    FamilyOptions { compression, min_blob_size, filter_bits_per_key, policy, merge_operator, expert }
+    let (policy, merge_operator, prefix) = (policy(rng), merge_operator(rng), prefix(rng));
+    FamilyOptions { compression, min_blob_size, filter_bits_per_key, prefix, policy, merge_operator, expert }
 }
 
 thread_local! {
@@ -51,7 +51,17 @@ thread_local! {
     static WITHOUT_OPERATORS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs cases without merge operators: recorded seeds are older, and so are earlier releases.
+/// Half of the families have prefixes of keys in their filters.
+fn prefix(rng: &Rng) -> Option<KeyPrefix> {
+    let mut own = aside(rng, 0x7072_6566_6978);
+    let is_drawn = own.one_in(2) && !WITHOUT_OPERATORS.get();
+    let fixed = [1, 2, 3, 5, 6].map(KeyPrefix::Fixed);
+    let delimiter = [b'/', b'a', 0, 0xff].map(KeyPrefix::Delimiter);
+    is_drawn.then(|| pick(&mut own, &[&fixed[..], &delimiter].concat()))
+}
+
+/// Runs cases without merge operators and key prefixes: recorded seeds are older, and so are earlier
+/// releases.
 pub(crate) fn without_operators<R>(run: impl FnOnce() -> R) -> R {
     let before = WITHOUT_OPERATORS.replace(true);
     let out = run();
@@ -318,7 +328,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} age {:?} ms scrub {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} ({} fast, {} B of values (fresh ones: {}), moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {} {:?}; limit {:?} {:?}, {:?}",
+         filter {} prefix {:?} file {} base {} x{} levels {} ({} fast, {} B of values (fresh ones: {}), moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.expert.log_group_bytes,
@@ -334,6 +344,7 @@ pub(crate) fn describe(options: &Options) -> String {
         f.compression,
         f.expert.block_bytes,
         f.filter_bits_per_key,
+        f.prefix,
         f.expert.file_bytes,
         f.expert.level_base_bytes,
         f.expert.level_multiplier,

@@ -90,7 +90,7 @@ pub use store::engines::EngineSpace;
 pub use store::fast_tier::FastTierSpace;
 pub use store::format::StoreFormat;
 pub use store::mailbox::{CheckpointRequest, request_checkpoint};
-pub use table::{BlockKind, BlockRequest, Extent};
+pub use table::{BlockKind, BlockRequest, Extent, KeyPrefix};
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};

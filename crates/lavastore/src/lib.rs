@@ -280,6 +280,24 @@ pub use lavalog::{
 #[doc(inline)]
 pub use lavakv::{Compression, ExpertFamilyOptions, FamilyOptions, OverlapOf, PolicyChoice, VlsmOptions};
 
+/// The filters of a family hold prefixes of its keys, so that a scan of one user passes over tables
+/// without entries of that user:
+///
+/// ```
+/// use lavastore::{Db, FamilyOptions, KeyPrefix, Options};
+///
+/// let family = FamilyOptions { prefix: Some(KeyPrefix::Delimiter(b'/')), ..Default::default() };
+/// # let machine = lavastore::testing::SimEnv::new(1);
+/// # let db = Db::open_in(&machine.env(), "/store", &Options::default())?;
+/// let posts = db.create_family("posts", &family)?;
+/// posts.put("anna/1", "hello")?;
+/// posts.put("ben/1", "hi")?;
+/// assert_eq!(posts.prefix("anna/").count(), 1);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::KeyPrefix;
+
 /// A program adds its own operator under a name, and a family chooses it:
 ///
 /// ```

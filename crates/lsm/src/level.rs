@@ -19,6 +19,10 @@ use version::{FileMeta, Level};
 pub trait TableSource: Send + Sync {
     /// Returns the open table of `file`.
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;
+
+    /// Reports that a scan passes over this many streams of a table, because a filter excludes the
+    /// prefix of its keys.
+    fn excludes(&self, _streams: u64) {}
 }
 
 /// Opens a cursor over the point entries of a file, for a level iterator.
@@ -43,8 +47,22 @@ pub struct TableCursors {
 impl CursorSource for TableCursors {
     type Cursor = KsstIter;
     fn open(&self, file: &FileMeta) -> Result<KsstIter> {
-        Ok(self.source.table(file)?.iter_within(self.options, &self.borders))
+        open_cursor(&*self.source, file, self.options, &self.borders)
     }
+}
+
+/// Opens a cursor over a table.
+pub(crate) fn open_cursor(
+    source: &dyn TableSource,
+    file: &FileMeta,
+    options: IterOptions,
+    borders: &Arc<ScanBounds>,
+) -> Result<KsstIter> {
+    let cursor = source.table(file)?.iter_within(options, borders);
+    if cursor.excluded_streams() > 0 {
+        source.excludes(cursor.excluded_streams());
+    }
+    Ok(cursor)
 }
 
 /// A range `[lower, upper)` of user keys.
@@ -60,7 +78,7 @@ impl Bounds<'_> {
     /// Returns an owned copy.
     pub fn borders(&self) -> ScanBounds {
         let (lower, upper) = (self.lower.map(<[u8]>::to_vec), self.upper.map(<[u8]>::to_vec));
-        ScanBounds { lower, upper, queues: None, wants: false }
+        ScanBounds { lower, upper, ..ScanBounds::default() }
     }
 
     /// Returns true if `file` may hold a key in the range.

@@ -7,7 +7,7 @@
 
 use crate::cursor::Cursor;
 use crate::gap::{TableCursor, Unreadable};
-use crate::level::{Bounds, LevelIterator, TableCursors, TableSource};
+use crate::level::{Bounds, LevelIterator, TableCursors, TableSource, open_cursor};
 use base::range_del::FragmentedRangeTombstones;
 use base::{Result, SeqNo};
 use io::ReadQueues;
@@ -103,8 +103,12 @@ impl Sources {
                 }
             }
         }
-        let borders =
-            Arc::new(ScanBounds { queues: self.queues.clone(), wants: self.wants, ..bounds.borders() });
+        let borders = Arc::new(ScanBounds {
+            queues: self.queues.clone(),
+            wants: self.wants,
+            asks_filters: self.is_scan(),
+            ..bounds.borders()
+        });
         for (level, files) in levels {
             if level == 0 {
                 self.add_level_0(files, bounds, &borders)?;
@@ -143,8 +147,7 @@ impl Sources {
     }
 
     fn cursor_of(&self, file: &Arc<FileMeta>, borders: &Arc<ScanBounds>) -> Result<Cursor> {
-        let opened = self.source.table(file).map(|table| table.iter_within(self.options, borders));
-        match opened {
+        match open_cursor(&*self.source, file, self.options, borders) {
             Ok(cursor) if self.is_scan() => {
                 Ok(Cursor::Table(Box::new(TableCursor { cursor, file: file.clone() })))
             }

@@ -348,7 +348,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         while self.versions.inner().valid() {
             let (user_key, trailer) = key::split(self.versions.inner().key());
             if self.options.upper.as_deref().is_some_and(|upper| upper <= user_key) {
-                self.end_walk_forward();
+                self.walk.end_forward(self.options.upper.as_deref(), self.options.snapshot);
                 return Ok(());
             }
             let seq = trailer >> 8;
@@ -383,20 +383,9 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 self.versions.seek(&high, self.options.snapshot, ValueKind::Seek)?;
             }
         }
-        self.end_walk_forward();
-        Ok(())
-    }
-
-    /// Ends a walk that has passed all keys up to the upper bound. Tables behind the bound are left
-    /// out, so nothing is known of them.
-    fn end_walk_forward(&mut self) {
+        // Tables behind the bound are left out, so nothing is known of them.
         self.walk.end_forward(self.options.upper.as_deref(), self.options.snapshot);
-    }
-
-    /// As [`VisibleIterator::end_walk_forward`], for the lower bound.
-    fn end_walk_backward(&mut self) {
-        let lower = self.options.lower.as_deref();
-        self.walk.end_backward(|| lower.unwrap_or_default().to_vec(), self.options.snapshot);
+        Ok(())
     }
 
     /// Folds a merge operand with the versions below. The inner cursor must be on the operand, the
@@ -453,8 +442,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.walk.begin();
         while self.versions.inner().valid() {
             save_user_key(&mut self.key, self.versions.inner());
-            if self.options.lower.as_deref().is_some_and(|lower| self.key.as_slice() < lower) {
-                self.end_walk_backward();
+            if let Some(lower) = self.options.lower.as_deref().filter(|lower| self.key.as_slice() < *lower) {
+                self.walk.end_backward(|| lower.to_vec(), self.options.snapshot);
                 return Ok(());
             }
             let Some(kind) = self.newest_backward()? else { continue };
@@ -480,7 +469,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
             return Ok(());
         }
         self.versions.take_deferred()?;
-        self.end_walk_backward();
+        let lower = self.options.lower.as_deref().unwrap_or_default();
+        self.walk.end_backward(|| lower.to_vec(), self.options.snapshot);
         Ok(())
     }
 

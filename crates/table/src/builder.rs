@@ -10,6 +10,7 @@
 use crate::block::InlineBlockBuilder;
 use crate::footer::{FOOTER_LEN, Footer};
 use crate::frame::BlockHandle;
+use crate::key_prefix::KeyPrefix;
 use crate::options::{TableIdentity, TableOptions};
 use crate::prefix::{named, shared_len};
 use crate::properties::{Properties, Retained};
@@ -120,7 +121,12 @@ impl KsstBuilder {
             dependency_of: HashMap::default(),
             smallest: Vec::new(),
             notes: TableNotes::default(),
-            properties: Properties { identity, min_seq: SeqNo::MAX, ..Properties::default() },
+            properties: Properties {
+                identity,
+                min_seq: SeqNo::MAX,
+                prefix_code: options.prefix.map_or(0, KeyPrefix::code),
+                ..Properties::default()
+            },
             options,
         }
     }

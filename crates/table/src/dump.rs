@@ -1,5 +1,6 @@
 //! Lists a table as text, with a line for each block and, on request, each entry.
 
+use crate::KeyPrefix;
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
 use crate::file::{BlockKind, Caching};
@@ -79,6 +80,12 @@ fn head(table: &Ksst, dependencies: &[Dependency], out: &mut String) -> fmt::Res
         "block bytes: inline {} references {} index {} filter {}",
         p.inline_block_bytes, p.reference_block_bytes, p.index_bytes, p.filter_bytes
     )?;
+    if p.prefix_code != 0 {
+        match KeyPrefix::from_code(p.prefix_code) {
+            Some(kind) => writeln!(out, "filter has prefixes of the kind {kind}")?,
+            None => writeln!(out, "filter has prefixes of the unknown kind {}", p.prefix_code)?,
+        }
+    }
     writeln!(out, "smallest {}", shown(&p.smallest))?;
     writeln!(out, "largest {}", shown(&p.largest))?;
     for d in dependencies {

@@ -18,6 +18,7 @@ use crate::readahead::ScanBounds;
 use crate::reader::Ksst;
 use crate::reference_block::ReferenceCursor;
 use crate::source::FetchedBlocks;
+use crate::stream::Stream;
 use crate::stream_iter::StreamIter;
 use base::{Error, Gap, InternalIterator, MAX_SEQ, Result, ValueKind, key};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub struct KsstIter {
     lost: Vec<Lost>,
     /// Gap of the last failure.
     gap: Option<Gap>,
+    /// Cost of the filters that the creation asked.
+    asked: ReadCounters,
 }
 
 /// Applies a movement to the existing streams.
@@ -91,18 +94,30 @@ impl KsstIter {
         borders: Option<Arc<ScanBounds>>,
         with_inline: bool,
     ) -> KsstIter {
-        let references = table.references.is_some().then(|| {
+        let mut asked = ReadCounters::default();
+        let mut is_read = |stream: &Option<Stream>| {
+            stream.as_ref().is_some_and(|stream| table.may_hold(stream, borders.as_deref(), &mut asked))
+        };
+        let (has_references, has_inline) =
+            (is_read(&table.references), with_inline && is_read(&table.inline));
+        let references = has_references.then(|| {
             Box::new(StreamIter::new(table.clone(), BlockKind::References, options, borders.clone()))
         });
-        let inline = (with_inline && table.inline.is_some())
-            .then(|| Box::new(StreamIter::new(table, BlockKind::Inline, options, borders)));
+        let inline =
+            has_inline.then(|| Box::new(StreamIter::new(table, BlockKind::Inline, options, borders)));
         let (lost, gap) = (Vec::new(), None);
-        KsstIter { references, inline, current: Current::Neither, forward: true, lost, gap }
+        KsstIter { references, inline, current: Current::Neither, forward: true, lost, gap, asked }
+    }
+
+    /// Returns the number of streams that the cursor passes over, because a filter excludes the
+    /// prefix of the scanned keys.
+    pub fn excluded_streams(&self) -> u64 {
+        self.asked.prefix_negatives
     }
 
     /// Returns the cost of the reads of this cursor so far.
     pub fn counters(&self) -> ReadCounters {
-        let mut sum = ReadCounters::default();
+        let mut sum = self.asked;
         self.references.iter().for_each(|s| sum.add(&s.cost()));
         self.inline.iter().for_each(|s| sum.add(&s.cost()));
         sum

@@ -1,5 +1,6 @@
 //! Options for writing and reading tables.
 
+use crate::key_prefix::KeyPrefix;
 use base::{Compression, Uid};
 
 /// Format options of a new table.
@@ -12,6 +13,8 @@ pub struct TableOptions {
     pub block_len: usize,
     /// Bits of the filter for each distinct user key; 0: no filter.
     pub filter_bits_per_key: u32,
+    /// Which prefixes of keys the filter holds besides the keys; `None`: none.
+    pub prefix: Option<KeyPrefix>,
     /// Size at which an index partition is cut, in bytes. Its filter may have four times as many.
     pub partition_len: usize,
     /// Number of entries between two entries with a complete key.
@@ -24,6 +27,7 @@ impl Default for TableOptions {
             compression: Compression::None,
             block_len: 4096,
             filter_bits_per_key: 10,
+            prefix: None,
             partition_len: 4096,
             restart_interval: 16,
         }
@@ -38,6 +42,7 @@ impl TableOptions {
             compression: self.compression,
             block_len: self.block_len.clamp(64, 1 << 20),
             filter_bits_per_key: self.filter_bits_per_key.min(32),
+            prefix: self.prefix.filter(|_| self.filter_bits_per_key > 0),
             partition_len: self.partition_len.clamp(64, 1 << 20),
             restart_interval: self.restart_interval.clamp(1, 1 << 10),
         }
@@ -139,6 +144,8 @@ pub struct ReadCounters {
     pub data_reads: u64,
     /// Lookups ended by a filter.
     pub filter_negatives: u64,
+    /// Streams of tables that a scan passed over, because no filter has the prefix of its keys.
+    pub prefix_negatives: u64,
     /// Lookups that passed a filter although the block had no visible entry of the key.
     pub filter_false_positives: u64,
     /// Lookups without a filter because it was unreadable.
@@ -170,6 +177,7 @@ impl ReadCounters {
         self.filter_reads += other.filter_reads;
         self.data_reads += other.data_reads;
         self.filter_negatives += other.filter_negatives;
+        self.prefix_negatives += other.prefix_negatives;
         self.filter_false_positives += other.filter_false_positives;
         self.filters_unreadable += other.filters_unreadable;
         self.value_reads += other.value_reads;

@@ -87,6 +87,8 @@ pub struct Properties {
     pub codecs: u64,
     /// Versions that the writer kept for snapshots.
     pub retained: Vec<Retained>,
+    /// [`crate::KeyPrefix::code`] of the prefixes in the filters; 0: they hold whole keys only.
+    pub prefix_code: u64,
 }
 
 impl Properties {
@@ -142,6 +144,9 @@ impl Properties {
                 self.retained.iter().flat_map(|r| [r.first, r.last, r.table_bytes, r.record_bytes]);
             fields.varints(37, retained);
         }
+        if self.prefix_code != 0 {
+            fields.number(38, self.prefix_code);
+        }
         fields.finish()
     }
 
@@ -167,6 +172,7 @@ impl Properties {
                 36 if !with_dependencies => {}
                 36 => p.dependencies = decode_dependencies(field)?,
                 37 => p.retained = decode_retained(field)?,
+                38 => p.prefix_code = field.varint()?,
                 _ => {
                     if let Some((_, number)) = p.numbers().into_iter().find(|(t, _)| *t == tag) {
                         *number = field.varint()?;

@@ -53,6 +53,8 @@ pub struct ScanBounds {
     /// True if the caller performs the reads: moves wait for them
     /// ([`crate::KsstIter::each_fetched`]).
     pub wants: bool,
+    /// True if filters may exclude streams by the prefix of the keys. Jobs read what is there.
+    pub asks_filters: bool,
 }
 
 /// Read-ahead of the next request beyond the wanted block.

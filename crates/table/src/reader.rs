@@ -14,6 +14,7 @@ use crate::file::{BlockKind, TableFile};
 use crate::footer::FileKind;
 use crate::frame::{self, BlockHandle};
 use crate::iterator::KsstIter;
+use crate::key_prefix::{KeyPrefix, prefix_hash};
 use crate::options::{IterOptions, ReadCounters};
 use crate::properties::Properties;
 use crate::readahead::ScanBounds;
@@ -189,9 +190,32 @@ impl Ksst {
     }
 
     /// As [`Ksst::iter`], for a scan within `borders`: nothing outside them is read ahead. The
-    /// cursor itself is unbounded.
+    /// cursor itself is unbounded, but it may leave out keys outside them: if all keys within have
+    /// one prefix ([`KeyPrefix`]), it passes over a stream whose filters exclude that prefix.
     pub fn iter_within(self: &Arc<Self>, options: IterOptions, borders: &Arc<ScanBounds>) -> KsstIter {
         KsstIter::new(self.clone(), options, Some(borders.clone()), true)
+    }
+
+    /// Returns false if a filter excludes all keys of a scan from a stream.
+    pub(crate) fn may_hold(
+        &self,
+        stream: &Stream,
+        borders: Option<&ScanBounds>,
+        counters: &mut ReadCounters,
+    ) -> bool {
+        if self.properties.prefix_code == 0 {
+            return true;
+        }
+        let kind = KeyPrefix::from_code(self.properties.prefix_code);
+        let (Some(kind), Some(borders)) = (kind, borders.filter(|borders| borders.asks_filters)) else {
+            return true;
+        };
+        let (Some(lower), Some(upper)) = (&borders.lower, &borders.upper) else { return true };
+        let Some(prefix) = kind.of_range(lower, upper) else { return true };
+        let range = (lower.as_slice(), upper.as_slice());
+        let holds = stream.may_hold_prefix(&self.file, range, prefix_hash(prefix), borders.wants, counters);
+        counters.prefix_negatives += u64::from(!holds);
+        holds
     }
 
     /// Returns a cursor over the reference stream alone.

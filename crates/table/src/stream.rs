@@ -12,6 +12,9 @@ use base::codec::Reader;
 use base::{Error, Result, SeqNo};
 use cache::Block;
 
+/// Maximum number of further partitions in which a scan looks for the prefix of its keys.
+const PREFIX_PARTITIONS_MAX: usize = 2;
+
 /// The top index of a stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -182,6 +185,36 @@ impl Stream {
     ) -> Result<Partition, S::Stop> {
         let handle = self.index_handle(partition);
         Ok(Partition::open(file, handle, file.cached_or_read(handle, BlockKind::Index, caching, source)?)?)
+    }
+
+    /// Returns false only if no key from `lower` to before `upper` is in the stream, given the hash
+    /// of the prefix that they share. `is_waiting`: it reads no filter that is not cached.
+    pub(crate) fn may_hold_prefix(
+        &self,
+        file: &TableFile,
+        (lower, upper): (&[u8], &[u8]),
+        prefix_hash: u64,
+        is_waiting: bool,
+        counters: &mut ReadCounters,
+    ) -> bool {
+        let (first, end) = (self.search(lower, u64::MAX), self.search(upper, u64::MAX));
+        // Long ranges are in most tables.
+        if end > first.saturating_add(PREFIX_PARTITIONS_MAX) {
+            return true;
+        }
+        (first..=end.min(self.partitions() - 1)).any(|p| {
+            let Some(handle) = self.filter_handle(p) else { return true };
+            if is_waiting && !file.is_cached(handle, BlockKind::Filter) {
+                return true;
+            }
+            let passes = file
+                .fetch(handle, BlockKind::Filter, Caching::Fill, counters)
+                .and_then(|block| filter::may_contain(&block, prefix_hash));
+            passes.unwrap_or_else(|_| {
+                counters.filters_unreadable += 1;
+                true
+            })
+        })
     }
 
     /// Returns the data block with the first entry at or after the internal key, if that entry has

@@ -10,6 +10,7 @@
 use crate::filter;
 use crate::frame::BlockHandle;
 use crate::index::{self, Separators};
+use crate::key_prefix::{KeyPrefix, prefix_hash};
 use crate::options::TableOptions;
 use crate::prefix::{push_separator, shared_len};
 use crate::sink::{Sink, frame_len};
@@ -52,13 +53,14 @@ pub(crate) struct FinishedStream {
 /// Index and filter of one stream.
 pub(crate) struct StreamBuilder {
     bits_per_key: u32,
+    prefix: Option<KeyPrefix>,
     partition_len: usize,
     last_user: Vec<u8>,
     last_trailer: u64,
     entries: u64,
     min_seq: SeqNo,
     max_seq: SeqNo,
-    /// Hashes of the distinct user keys of the open partition.
+    /// Hashes of the distinct user keys of the open partition, and of their prefixes.
     hashes: Vec<u64>,
     sample: KeySample,
     filters: Vec<Vec<u8>>,
@@ -81,6 +83,7 @@ impl StreamBuilder {
     pub(crate) fn new(options: &TableOptions) -> Self {
         StreamBuilder {
             bits_per_key: options.filter_bits_per_key,
+            prefix: options.prefix,
             partition_len: options.partition_len,
             last_user: Vec::new(),
             last_trailer: 0,
@@ -125,6 +128,9 @@ impl StreamBuilder {
             let hash = hash::key_hash(user_key);
             self.sample.add(hash);
             if self.bits_per_key > 0 {
+                if let Some(kind) = self.prefix {
+                    self.note_prefix(kind, user_key, shared);
+                }
                 self.hashes.push(hash);
             }
         }
@@ -136,6 +142,15 @@ impl StreamBuilder {
         self.entries += 1;
         self.min_seq = self.min_seq.min(trailer >> 8);
         self.max_seq = self.max_seq.max(trailer >> 8);
+    }
+
+    /// Records the prefix of a key, unless the last key has put it into the open partition.
+    fn note_prefix(&mut self, kind: KeyPrefix, user_key: &[u8], shared: usize) {
+        if let Some(prefix) = kind.of(user_key)
+            && (self.hashes.is_empty() || prefix.len() > shared)
+        {
+            self.hashes.push(prefix_hash(prefix));
+        }
     }
 
     /// Records that a data block ended after the last entry; `next` is the following user key in

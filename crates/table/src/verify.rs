@@ -14,6 +14,7 @@ use crate::file::{BlockKind, Caching, ReadWindow};
 use crate::filter;
 use crate::footer::FileKind;
 use crate::frame::BlockHandle;
+use crate::key_prefix::{KeyPrefix, prefix_hash};
 use crate::options::ReadCounters;
 use crate::prefix::shown;
 use crate::properties::Properties;
@@ -232,6 +233,7 @@ impl Ksst {
         counted.created_unix_seconds = stated.created_unix_seconds;
         counted.codecs = stated.codecs;
         counted.retained = stated.retained.clone();
+        counted.prefix_code = stated.prefix_code;
         if stated == counted {
             return Ok(());
         }
@@ -465,13 +467,8 @@ impl StreamCheck {
         }
         if let Some(filter) = filter
             && (self.last.is_empty() || key::user_key(&self.last) != entry.user_key)
-            && !filter::may_contain(filter, hash::key_hash(entry.user_key)).map_err(here)?
         {
-            let key = entry.user_key.escape_ascii();
-            let why = format!(
-                "the Bloom filter denies the key \"{key}\" of the key table (kSST), so reads miss it"
-            );
-            return Err(bad(table, &why, offset));
+            check_filter(table, filter, entry.user_key, offset)?;
         }
         let p = &mut counts.properties;
         if entry.kind == ValueKind::Reference {
@@ -504,4 +501,21 @@ impl StreamCheck {
         ikey.clone_into(&mut self.last);
         Ok(())
     }
+}
+
+/// Fails if a filter denies a key of its partition, or the prefix of that key.
+fn check_filter(table: &Ksst, filter: &Block, user_key: &[u8], offset: u64) -> Result<()> {
+    let kind = KeyPrefix::from_code(table.properties.prefix_code);
+    let prefix = kind.and_then(|kind| kind.of(user_key)).map(prefix_hash);
+    let hashes = [("key", Some(hash::key_hash(user_key))), ("prefix of the key", prefix)];
+    for (what, hash) in hashes.into_iter().filter_map(|(what, hash)| Some((what, hash?))) {
+        if !filter::may_contain(filter, hash).map_err(|e| table.file.locate(e, offset))? {
+            let key = user_key.escape_ascii();
+            let why = format!(
+                "the Bloom filter denies the {what} \"{key}\" of the key table (kSST), so reads miss it"
+            );
+            return Err(bad(table, &why, offset));
+        }
+    }
+    Ok(())
 }

@@ -293,8 +293,10 @@ fn options_of(store: &Db, family: &str) -> Map<String, Value> {
     let Ok(family) = store.open_family(family) else { return Map::new() };
     let own = family.options();
     let operator = own.merge_operator.map(|operator| operator.name().to_owned());
-    let all: [(&str, Value); 7] = [
+    let prefix = own.prefix.map(|prefix| prefix.to_string());
+    let all: [(&str, Value); 8] = [
         ("compression", own.compression.name().into()),
+        ("prefix", prefix.into()),
         ("min_blob_size", own.min_blob_size.into()),
         ("vsst_bytes", own.expert.vsst_bytes.into()),
         ("gc_ratio_percent", own.expert.gc_ratio_percent.into()),

@@ -9,6 +9,7 @@ use base::{Compression, Error, ErrorKind, Result, limits};
 use lsm::MergeChoice;
 use lsm::operator::named;
 use lsm::policy::{FileChoice, PolicyChoice, TreeOptions};
+use table::KeyPrefix;
 
 /// Fits one column family to its data: compression, separation of large values, filters. Pass it to
 /// the creation of the family, or as [`Options::family`] for `default`.
@@ -29,6 +30,11 @@ pub struct FamilyOptions {
     /// Filter bits per key, at most 64, so that a read of an absent key rarely reads a table. 0: no
     /// filter, for families that are only scanned. Default: 10 (about 1 % false positives).
     pub filter_bits_per_key: u32,
+    /// Kind of key prefix that the filters hold besides the keys: a number of first bytes, or all up
+    /// to a delimiter. A scan within one prefix passes over tables without such a key. It applies to
+    /// new files, and costs filter bits for each distinct prefix in a table. Earlier releases refuse
+    /// a store with such a family. Default: `None`.
+    pub prefix: Option<KeyPrefix>,
     /// Policy that picks compactions. Default: `leveled`, version 1. A store opens whatever the
     /// policies of its families. A family with a policy unknown to this release is readable, but
     /// neither written ([`ErrorKind::Unsupported`]) nor compacted. That ends when a release that
@@ -50,6 +56,7 @@ impl Default for FamilyOptions {
             compression: Compression::None,
             min_blob_size: 512,
             filter_bits_per_key: 10,
+            prefix: None,
             policy: PolicyChoice::default(),
             merge_operator: None,
             expert: ExpertFamilyOptions::default(),
@@ -60,8 +67,8 @@ impl Default for FamilyOptions {
 /// First byte of encoded family options. Version 1 lacks separated values. Version 3 adds a byte
 /// for the value placement of an earlier release; this release reads that version but does not
 /// write it. Version 4 is written for policies other than `leveled` 1, version 5 with a merge
-/// operator.
-const FAMILY_OPTIONS_VERSION: u8 = 5;
+/// operator, version 6 with a kind of key prefix.
+const FAMILY_OPTIONS_VERSION: u8 = 6;
 
 /// Value placement of version 3: values go to the log, and by the flush to a vSST.
 const PLACED_IN_TABLES: u8 = 0;
@@ -120,6 +127,9 @@ impl FamilyOptions {
         if self.min_blob_size != 0 {
             check("min_blob_size", self.min_blob_size, 32, limits::VALUE_LEN_MAX)?;
         }
+        if let Some(KeyPrefix::Fixed(len)) = self.prefix {
+            check("bytes of prefix", len, 1, u8::MAX)?;
+        }
         check("bytes of policy.name", self.policy.name.len(), 1, POLICY_NAME_LEN_MAX)?;
         check("bytes of policy.parameters", self.policy.parameters.len(), 0, POLICY_PARAMETERS_LEN_MAX)?;
         if let Some(operator) = &self.merge_operator {
@@ -161,10 +171,11 @@ impl FamilyOptions {
     }
 
     fn encode_derived(&self) -> Vec<u8> {
-        let version = match (&self.merge_operator, self.policy == PolicyChoice::default()) {
-            (Some(_), _) => FAMILY_OPTIONS_VERSION,
-            (None, false) => 4,
-            (None, true) => 2,
+        let version = match (self.prefix, &self.merge_operator, self.policy == PolicyChoice::default()) {
+            (Some(_), ..) => FAMILY_OPTIONS_VERSION,
+            (None, Some(_), _) => 5,
+            (None, None, false) => 4,
+            (None, None, true) => 2,
         };
         let mut out = vec![version, self.compression as u8];
         for v in [
@@ -189,8 +200,12 @@ impl FamilyOptions {
             put_varint(&mut out, u64::from(self.policy.version));
             put_bytes(&mut out, &self.policy.parameters);
         }
-        if let Some(operator) = &self.merge_operator {
-            put_bytes(&mut out, operator.name().as_bytes());
+        if version >= 5 {
+            let name = self.merge_operator.as_ref().map_or("", MergeChoice::name);
+            put_bytes(&mut out, name.as_bytes());
+        }
+        if let Some(prefix) = self.prefix {
+            put_varint(&mut out, prefix.code());
         }
         out
     }
@@ -232,6 +247,7 @@ impl FamilyOptions {
             compression,
             min_blob_size: 0,
             filter_bits_per_key,
+            prefix: None,
             policy: PolicyChoice::default(),
             merge_operator: None,
             expert,
@@ -242,23 +258,31 @@ impl FamilyOptions {
             options.expert.gc_ratio_percent = narrow(r.varint()?);
         }
         if version >= 3 {
-            match r.u8()? {
-                PLACED_IN_TABLES | PLACED_IN_LOG => {}
-                n => {
-                    return Err(Error::corruption(format!(
-                        "the value placement {n} in the stored options of a column family is unknown"
-                    )));
-                }
-            }
+            decode_placement(&mut r)?;
         }
         if version >= 4 {
             options.policy = decode_policy(&mut r)?;
         }
         if version >= 5 {
-            options.merge_operator = Some(MergeChoice::custom(decode_name("merge operator", &mut r)?));
+            let name = decode_name("merge operator", &mut r)?;
+            options.merge_operator =
+                Some(MergeChoice::custom(name)).filter(|choice| version == 5 || !choice.name().is_empty());
+        }
+        if version >= 6 {
+            options.prefix = Some(decode_prefix(&mut r)?);
         }
         options.check_ranges().map_err(|e| e.context("family options in the manifest"))?;
         Ok(options)
+    }
+}
+
+/// Reads the place where an earlier release put values first, which this release ignores.
+fn decode_placement(r: &mut Reader<'_>) -> Result<()> {
+    match r.u8()? {
+        PLACED_IN_TABLES | PLACED_IN_LOG => Ok(()),
+        n => Err(Error::corruption(format!(
+            "the value placement {n} in the stored options of a column family is unknown"
+        ))),
     }
 }
 
@@ -270,6 +294,15 @@ fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
         )
     })?;
     Ok(PolicyChoice { name, version, parameters: r.bytes()?.to_vec() })
+}
+
+fn decode_prefix(r: &mut Reader<'_>) -> Result<KeyPrefix> {
+    let code = r.varint()?;
+    KeyPrefix::from_code(code).ok_or_else(|| {
+        Error::corruption(format!(
+            "the kind {code} of key prefix in the stored options of a column family is unknown"
+        ))
+    })
 }
 
 fn decode_name(of: &str, r: &mut Reader<'_>) -> Result<String> {

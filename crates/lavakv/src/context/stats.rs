@@ -236,6 +236,8 @@ counters! {
     iter_seek_reads,
     /// Separated values that iterators read from the device.
     iter_values_read,
+    /// Parts of tables that scans passed over, because a filter has no key with their prefix.
+    prefix_exclusions,
     /// Device reads of iterators for separated values; a read may cover several adjacent values.
     iter_value_reads,
     /// Device reads of iterators for separated values that overlapped with iteration.

@@ -193,6 +193,10 @@ impl TableSource for TableCache {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         self.table_from(file, &mut ReadCounters::default())
     }
+
+    fn excludes(&self, streams: u64) {
+        self.context.stats.prefix_exclusions.add(streams);
+    }
 }
 
 /// Returns the cache key of a file. A table that moved to another tier has two files for a while,

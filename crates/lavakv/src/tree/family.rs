@@ -195,6 +195,11 @@ pub(crate) struct Family {
     work: OnceLock<Arc<FamilyWork>>,
 }
 
+#[cold]
+fn dropped(name: &str) -> Error {
+    Error::not_found(format!("column family {name} does not exist: it was dropped; create a new one"))
+}
+
 impl Family {
     pub fn new(
         id: FamilyId,
@@ -286,13 +291,7 @@ impl Family {
     /// Fails if the family was dropped. Call it after pinning a read state: a drop marks the family
     /// before it empties the state. So a pinned state of an unmarked family is complete.
     pub fn check_there(&self) -> Result<()> {
-        if self.is_dropped() { Err(self.not_there()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn not_there(&self) -> Error {
-        let name = &self.name;
-        Error::not_found(format!("column family {name} does not exist: it was dropped; create a new one"))
+        if self.is_dropped() { Err(dropped(&self.name)) } else { Ok(()) }
     }
 
     /// Returns the error of a write to a family with an unknown compaction policy.

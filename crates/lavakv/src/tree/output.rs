@@ -52,6 +52,7 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
             compression: options.compression,
             block_len: options.expert.block_bytes,
             filter_bits_per_key: options.filter_bits_per_key,
+            prefix: options.prefix,
             ..Default::default()
         };
         let mut table =

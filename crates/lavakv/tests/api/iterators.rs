@@ -1,7 +1,7 @@
 //! Iterators: both directions, bounds, prefix, keys only, over memtables and every level.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, DbIterator, Options, ReadOptions, sim::SimEnv};
+use lavastore_lavakv::{Db, DbIterator, FamilyOptions, KeyPrefix, Options, ReadOptions, sim::SimEnv};
 
 /// Even keys in tables, odd ones in the memtable, some deleted.
 fn store(sim: &SimEnv) -> (Db, Model) {
@@ -230,5 +230,36 @@ fn a_bounded_iterator_hides_nothing_outside_its_bounds() {
         (0..3).for_each(|_| assert!(moves(&mut iter(bounded())).is_empty()));
         assert_eq!(forward(&mut iter(ReadOptions::default())), all);
         assert_eq!(backward(&mut iter(ReadOptions::default())), all);
+    }
+}
+
+/// A scan within one prefix asks the filters, in the families whose tables have prefixes in them.
+#[test]
+fn a_scan_of_an_absent_prefix_reads_no_data() {
+    let sim = SimEnv::new(1);
+    let with = |prefix| {
+        let family = FamilyOptions { prefix, ..FamilyOptions::default() };
+        Options { family, cache_bytes: 0, ..Options::default() }
+    };
+    let scan = |db: &Db, user: u64| {
+        let prefix = Some(format!("user{user:04}/").into_bytes());
+        let before = db.stats().prefix_exclusions;
+        let found = forward(&mut db.iter(ReadOptions { prefix, ..ReadOptions::default() }).unwrap()).len();
+        (found, db.stats().prefix_exclusions - before)
+    };
+    let mut db = Db::open_in(env(&sim), DIR, with(Some(KeyPrefix::Delimiter(b'/')))).unwrap();
+    for user in (0..2_000).step_by(2) {
+        (0..3).for_each(|n| db.put(format!("user{user:04}/{n}").as_bytes(), &value(n, user)).unwrap());
+    }
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    for prefix in [Some(KeyPrefix::Delimiter(b'/')), None, Some(KeyPrefix::Fixed(3))] {
+        // The tables say which prefixes they have, whatever the option is now.
+        db.close().unwrap();
+        db = Db::open_in(env(&sim), DIR, with(prefix)).unwrap();
+        let absent = (0..100).map(|n| scan(&db, 2 * n + 1));
+        let (found, excluded) = absent.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        assert_eq!(found, 0);
+        assert!(excluded >= 95, "{excluded} of 100 scans asked no more than the filter");
+        assert!((0..100).all(|n| scan(&db, 2 * n).0 == 3));
     }
 }

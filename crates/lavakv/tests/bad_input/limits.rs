@@ -171,6 +171,7 @@ fn the_smallest_options_work() {
     let sim = SimEnv::new(6);
     let family = FamilyOptions {
         merge_operator: None,
+        prefix: None,
         compression: Compression::None,
         min_blob_size: 32,
         filter_bits_per_key: 0,

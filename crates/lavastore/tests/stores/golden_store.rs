@@ -57,6 +57,7 @@ fn family(compression: Compression) -> FamilyOptions {
     // Sets all options explicitly, independent of future defaults.
     FamilyOptions {
         merge_operator: None,
+        prefix: None,
         compression,
         min_blob_size: 0,
         filter_bits_per_key: 10,

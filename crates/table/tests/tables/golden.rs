@@ -76,6 +76,7 @@ fn write_as(identity: TableIdentity, compression: Compression) -> (Vec<u8>, Fini
         partition_len: 64,
         restart_interval: 4,
         filter_bits_per_key: 10,
+        prefix: None,
     };
     let file = MemAppend::default();
     let bytes = file.shared();

@@ -6,6 +6,7 @@ mod common;
 mod damage;
 mod golden;
 mod model;
+mod prefixes;
 mod reads;
 mod resealed;
 mod salvage;

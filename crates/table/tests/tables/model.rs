@@ -128,6 +128,7 @@ fn every_read_method_agrees_with_the_model() {
             compression: codecs[round % codecs.len()],
             block_len: [64, 300, 4096, 70_000][rng.below(4) as usize],
             filter_bits_per_key: [0, 4, 10][rng.below(3) as usize],
+            prefix: [None, Some(table::KeyPrefix::Fixed(2))][round % 2],
             partition_len: [64, 300, 4096][rng.below(3) as usize],
             restart_interval: [1, 2, 16, 200][rng.below(4) as usize],
         };

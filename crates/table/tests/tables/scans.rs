@@ -227,7 +227,13 @@ fn an_unreadable_neighbor_block_fails_alone() {
 /// Returns bounds of a scan that reads the next run in the background, in simulation.
 fn ahead(lower: Option<u64>, upper: Option<u64>) -> Arc<ScanBounds> {
     let queues = Some(Arc::new(ReadQueues::new(&SimEnv::new(1).env(), 2)));
-    Arc::new(ScanBounds { lower: lower.map(user), upper: upper.map(user), queues, wants: false })
+    Arc::new(ScanBounds {
+        lower: lower.map(user),
+        upper: upper.map(user),
+        queues,
+        wants: false,
+        asks_filters: true,
+    })
 }
 
 #[test]

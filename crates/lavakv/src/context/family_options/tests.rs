@@ -12,8 +12,12 @@ fn options(case: &mut TestCase) -> Result<FamilyOptions, Box<dyn Error>> {
         policy.parameters = case.try_take_args("parameters")?.unwrap_or_default();
     }
     let merge_operator = case.try_take_arg::<String>("merge-operator")?.map(MergeChoice::custom);
+    let prefix = case
+        .try_take_arg::<u64>("prefix-code")?
+        .map(|code| KeyPrefix::from_code(code).ok_or("no such prefix"));
+    let (prefix, compression) = (prefix.transpose()?, Compression::None);
     let levels = case.try_take_arg("levels")?.unwrap_or(3);
-    let own = FamilyOptions { compression: Compression::None, policy, merge_operator, ..Default::default() };
+    let own = FamilyOptions { compression, prefix, policy, merge_operator, ..Default::default() };
     Ok(own.expert(|expert| (expert.file_bytes, expert.levels) = (1 << 20, levels)))
 }
 
@@ -24,7 +28,8 @@ fn round_trip(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let bytes = options.encode();
     assert_eq!(FamilyOptions::decode(&bytes)?, options.clone().derived());
     assert!((0..bytes.len()).all(|cut| FamilyOptions::decode(&bytes[..cut]).is_err()));
-    let without = FamilyOptions { policy: PolicyChoice::default(), merge_operator: None, ..options };
+    let without =
+        FamilyOptions { policy: PolicyChoice::default(), merge_operator: None, prefix: None, ..options };
     let without = without.encode();
     assert_eq!(bytes[1..without.len()], without[1..]);
     Ok(format!("kind {}, then \"{}\"\n", bytes[0], bytes[without.len()..].escape_ascii()))
@@ -44,7 +49,7 @@ fn damaged(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
             assert_eq!(bytes[name - 1], 1);
             bytes[name] = case.take_arg("is")?;
         }
-        "operator-name" => {
+        "operator-name" | "prefix" => {
             let last = bytes.len() - 1;
             bytes[last] = case.take_arg("is")?;
         }

@@ -153,6 +153,7 @@ fn every_option_is_listed_on_its_page() {
         compression,
         min_blob_size,
         filter_bits_per_key,
+        prefix,
         policy,
         merge_operator,
         expert,
