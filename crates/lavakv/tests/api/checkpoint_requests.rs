@@ -96,6 +96,43 @@ fn the_close_of_the_store_ends_the_wait() {
     assert_eq!(contents(&open(&sim)).len(), 1);
 }
 
+/// A close at each moment of a request: the copy is whole, or there is none.
+#[test]
+fn a_close_leaves_a_whole_copy_or_none() {
+    let (mut whole, mut none) = (0, 0);
+    for steps in 0..120 {
+        let sim = SimEnv::new(70 + steps % 7);
+        let (db, mut model) = (open(&sim), Model::new());
+        fill(&db, &mut model, 0..300, 0);
+        let (mut db, mut left) = (Some(db), steps * steps);
+        let asked = ask(&sim, "/copy", &mut |_| {
+            for _ in 0..8 {
+                if left == 0 {
+                    db.take().into_iter().for_each(|db| db.close().unwrap());
+                    return;
+                }
+                left -= 1;
+                db.as_ref().unwrap().run_background_step();
+            }
+        });
+        drop(db);
+        match asked {
+            Ok(()) => {
+                assert!(contents(&Db::open_in(env(&sim), "/copy", small()).unwrap()) == model);
+                whole += 1;
+            }
+            Err(e) => {
+                assert!(matches!(e.kind(), ErrorKind::Closed | ErrorKind::Cancelled), "{steps}: {e}");
+                assert!(!env(&sim).fs.exists(Path::new("/copy")).unwrap(), "{steps} steps");
+                none += 1;
+            }
+        }
+        assert!(!requests_dir(&sim), "{steps} steps");
+        assert!(contents(&open(&sim)) == model);
+    }
+    assert!(whole > 0 && none > 0, "{whole} whole, {none} refused");
+}
+
 #[test]
 fn a_checkpoint_request_without_space_is_refused() {
     for seed in 60..70 {
