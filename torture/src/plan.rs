@@ -42,7 +42,8 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     let min_blob_size = pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]);
     expert.vsst_bytes = pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]);
     expert.gc_ratio_percent = pick(rng, &[1, 5, 20, 60]);
-    let (policy, merge_operator, prefix) = (policy(rng), merge_operator(rng), prefix(rng));
+    let (policy, merge_operator) = (policy(rng), merge_operator(rng));
+    let prefix = prefix(rng).filter(|_| filter_bits_per_key > 0);
     FamilyOptions { compression, min_blob_size, filter_bits_per_key, prefix, policy, merge_operator, expert }
 }
 

@@ -379,7 +379,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
             self.versions.pass()?;
             self.versions.pass_older(&self.key)?;
             if let Some(range) = self.walk.pass(&self.key, self.options.snapshot) {
-                let Some(high) = range.high else { return Ok(()) };
+                let is_within = |high: &Vec<u8>| self.options.upper.as_ref().is_none_or(|upper| high < upper);
+                let Some(high) = range.high.filter(is_within) else { return Ok(()) };
                 self.versions.seek(&high, self.options.snapshot, ValueKind::Seek)?;
             }
         }
@@ -448,7 +449,9 @@ impl<I: InternalIterator> VisibleIterator<I> {
             }
             let Some(kind) = self.newest_backward()? else { continue };
             if kind.is_tombstone() || self.tombstones.covers(&self.key, self.seq) {
-                self.leave_empty_range()?;
+                if self.leave_empty_range()? {
+                    return Ok(());
+                }
                 continue;
             }
             self.walk.end_backward(|| successor(self.key.clone()), self.options.snapshot);
@@ -475,12 +478,18 @@ impl<I: InternalIterator> VisibleIterator<I> {
     }
 
     /// Skips the known empty range around the hidden `self.key` in a backward move, if there is
-    /// one. If the inner cursor has failed, its failure is reported first.
-    fn leave_empty_range(&mut self) -> Result<()> {
-        match self.walk.pass(&self.key, self.options.snapshot) {
-            Some(range) if self.versions.inner().valid() => self.versions.leave_backward(&range.low),
-            _ => Ok(()),
+    /// one. If the inner cursor has failed, its failure is reported first. Returns true if the range
+    /// reaches the lower bound.
+    fn leave_empty_range(&mut self) -> Result<bool> {
+        let Some(range) = self.walk.pass(&self.key, self.options.snapshot) else { return Ok(false) };
+        if !self.versions.inner().valid() {
+            return Ok(false);
         }
+        let is_last = self.options.lower.as_ref().is_some_and(|lower| range.low <= *lower);
+        if !is_last {
+            self.versions.leave_backward(&range.low)?;
+        }
+        Ok(is_last)
     }
 
     /// Passes all versions of `self.key` backward, and copies its newest visible one into the

@@ -202,19 +202,21 @@ impl Stream {
         if end > first.saturating_add(PREFIX_PARTITIONS_MAX) {
             return true;
         }
-        (first..=end.min(self.partitions() - 1)).any(|p| {
-            let Some(handle) = self.filter_handle(p) else { return true };
-            if is_waiting && !file.is_cached(handle, BlockKind::Filter) {
-                return true;
-            }
-            let passes = file
-                .fetch(handle, BlockKind::Filter, Caching::Fill, counters)
-                .and_then(|block| filter::may_contain(&block, prefix_hash));
-            passes.unwrap_or_else(|_| {
-                counters.filters_unreadable += 1;
-                true
+        // Behind the last key there is nothing to exclude.
+        first >= self.partitions()
+            || (first..=end.min(self.partitions() - 1)).any(|p| {
+                let Some(handle) = self.filter_handle(p) else { return true };
+                let block = match file.cached(handle, BlockKind::Filter, counters) {
+                    Some(block) => Ok(block),
+                    None if is_waiting => return true,
+                    None => file.fetch(handle, BlockKind::Filter, Caching::Fill, counters),
+                };
+                let passes = block.and_then(|block| filter::may_contain(&block, prefix_hash));
+                passes.unwrap_or_else(|_| {
+                    counters.filters_unreadable += 1;
+                    true
+                })
             })
-        })
     }
 
     /// Returns the data block with the first entry at or after the internal key, if that entry has

@@ -107,6 +107,9 @@ struct StreamCheck {
     row: usize,
     /// Index and filter of the partition, once it is begun.
     partition: Option<(Partition, Option<Block>)>,
+    /// No entry of the partition was checked yet: its filter has the key of the first one, even if
+    /// the partition before ends with that key.
+    is_fresh: bool,
     /// Last internal key; `separator` is the separator before the current block.
     last: Vec<u8>,
     separator: Vec<u8>,
@@ -377,7 +380,7 @@ impl StreamCheck {
             None => None,
         };
         counts.parts += u64::from(filter.is_some());
-        self.partition = Some((index, filter));
+        (self.partition, self.is_fresh) = (Some((index, filter)), true);
         Ok(bytes)
     }
 
@@ -465,8 +468,9 @@ impl StreamCheck {
             );
             return Err(bad(table, &why, offset));
         }
+        let is_first = std::mem::take(&mut self.is_fresh) || self.last.is_empty();
         if let Some(filter) = filter
-            && (self.last.is_empty() || key::user_key(&self.last) != entry.user_key)
+            && (is_first || key::user_key(&self.last) != entry.user_key)
         {
             check_filter(table, filter, entry.user_key, offset)?;
         }

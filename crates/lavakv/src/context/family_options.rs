@@ -32,8 +32,9 @@ pub struct FamilyOptions {
     pub filter_bits_per_key: u32,
     /// Kind of key prefix that the filters hold besides the keys: a number of first bytes, or all up
     /// to a delimiter. A scan within one prefix passes over tables without such a key. It applies to
-    /// new files, and costs filter bits for each distinct prefix in a table. Earlier releases refuse
-    /// a store with such a family. Default: `None`.
+    /// new files, and costs filter bits for each distinct prefix in a table. It needs
+    /// [`FamilyOptions::filter_bits_per_key`] above 0. Earlier releases refuse a store with such a
+    /// family. Default: `None`.
     pub prefix: Option<KeyPrefix>,
     /// Policy that picks compactions. Default: `leveled`, version 1. A store opens whatever the
     /// policies of its families. A family with a policy unknown to this release is readable, but
@@ -129,6 +130,11 @@ impl FamilyOptions {
         }
         if let Some(KeyPrefix::Fixed(len)) = self.prefix {
             check("bytes of prefix", len, 1, u8::MAX)?;
+        }
+        if self.prefix.is_some() && self.filter_bits_per_key == 0 {
+            return Err(Error::invalid(
+                "option prefix has no effect without filters: set filter_bits_per_key above 0",
+            ));
         }
         check("bytes of policy.name", self.policy.name.len(), 1, POLICY_NAME_LEN_MAX)?;
         check("bytes of policy.parameters", self.policy.parameters.len(), 0, POLICY_PARAMETERS_LEN_MAX)?;

@@ -16,6 +16,7 @@ use crate::tree::scan_cost::ScanCost;
 use crate::tree::snapshot::Snapshot;
 use base::process::Owned;
 use base::{Error, ErrorKind, Result, SeqNo};
+use lsm::visible::empty::EmptyRanges;
 use lsm::{
     Bounds, Cursor, MergingIterator, ReferenceResolver, Sources, TableSource, Visibility, VisibleIterator,
     VisibleOptions,
@@ -300,7 +301,10 @@ pub(crate) fn view(
 ) -> Result<VisibleIterator> {
     let iter_options =
         IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
-    let mut visible = VisibleOptions { resolver, empty: Some(family.clone()), ..VisibleOptions::at(seq) };
+    // A filter of compactions removes keys that a pinned read state still shows.
+    let is_filtered = tree.context.options.expert.compaction_filters.of(&family.name).is_some();
+    let empty = (!is_filtered).then(|| family.clone() as Arc<dyn EmptyRanges>);
+    let mut visible = VisibleOptions { resolver, empty, ..VisibleOptions::at(seq) };
     visible.operator = operator_of(&tree.context.options, &read_state.options);
     (visible.lower, visible.upper) = (options.lower_bound.clone(), options.upper_bound.clone());
     visible.keys_only = options.keys_only;

@@ -237,6 +237,12 @@ fn a_bounded_iterator_hides_nothing_outside_its_bounds() {
 #[test]
 fn a_scan_of_an_absent_prefix_reads_no_data() {
     let sim = SimEnv::new(1);
+    let refused = |prefix, filter_bits_per_key| {
+        let family = FamilyOptions { prefix: Some(prefix), filter_bits_per_key, ..FamilyOptions::default() };
+        family.validate().unwrap_err().to_string()
+    };
+    assert!(refused(KeyPrefix::Fixed(3), 0).contains("set filter_bits_per_key above 0"));
+    assert!(refused(KeyPrefix::Fixed(0), 10).contains("bytes of prefix = 0 is out of range"));
     let with = |prefix| {
         let family = FamilyOptions { prefix, ..FamilyOptions::default() };
         Options { family, cache_bytes: 0, ..Options::default() }
