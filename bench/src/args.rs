@@ -210,6 +210,11 @@ pub struct BenchArgs {
     /// anyway [default: buffered writes, which a power failure may lose]
     #[arg(long)]
     pub sync: bool,
+    /// Keep writes out of the log: a killed process loses those that are not in tables yet.
+    /// LavaStore and RocksDB only [default: buffered writes]
+    #[arg(long, conflicts_with = "sync")]
+    #[serde(default)]
+    pub volatile: bool,
     /// transactions: row locks [default: optimistic transactions]
     #[arg(long)]
     #[serde(default)]

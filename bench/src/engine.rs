@@ -21,6 +21,8 @@ pub const LEVEL_BASE_MEMTABLES: u64 = 4;
 pub struct EngineSettings {
     /// Whether every write is durable before it is acknowledged.
     pub sync: bool,
+    /// Whether writes stay out of the log.
+    pub volatile: bool,
     /// Budget for cached blocks, indexes and filters.
     pub cache_bytes: u64,
     /// Size of a memtable of each family; writes wait beyond two.
@@ -89,6 +91,7 @@ impl EngineSettings {
         let level_base_bytes = args.level_base_bytes.unwrap_or(memtable_bytes * LEVEL_BASE_MEMTABLES);
         Ok(EngineSettings {
             sync: args.is_durable(),
+            volatile: args.volatile,
             loggers: args.requests.loggers,
             buffered_age: args.requests.buffered_age,
             log_dir: args.requests.log_dir.clone(),

@@ -58,6 +58,14 @@ fn waiting_log_bytes(settings: &EngineSettings) -> usize {
         .waiting_log_bytes()
 }
 
+fn durability(settings: &EngineSettings) -> Durability {
+    match (settings.sync, settings.volatile) {
+        (true, _) => Durability::Durable,
+        (false, true) => Durability::Volatile,
+        (false, false) => Durability::Buffered,
+    }
+}
+
 fn options(settings: &EngineSettings) -> Options {
     let defaults = Options::default();
     Options {
@@ -67,7 +75,7 @@ fn options(settings: &EngineSettings) -> Options {
             + waiting_log_bytes(settings),
         background_threads: settings.background_threads as usize,
         access: if settings.direct_io { Access::Direct } else { Access::Buffered },
-        durability: if settings.sync { Durability::Durable } else { Durability::Buffered },
+        durability: durability(settings),
         family: FamilyOptions {
             compression: match settings.compression {
                 Codec::None => Compression::None,
@@ -186,7 +194,7 @@ struct LavaEngine {
     family: Option<Family>,
     /// The other families.
     others: Vec<LavaEngine>,
-    sync: bool,
+    durability: Durability,
     stall_budget: Duration,
     /// Idle contents of memory and level 0.
     at_rest: Backlog,
@@ -208,7 +216,7 @@ impl LavaEngine {
             db: db.clone(),
             family,
             others,
-            sync: settings.sync,
+            durability: durability(settings),
             stall_budget: options.stall_budget,
             at_rest: Backlog {
                 memory_rest_bytes: settings.families * settings.memtable_bytes,
@@ -242,7 +250,10 @@ impl LavaEngine {
     }
 
     fn write_options(&self, durable: bool) -> WriteOptions {
-        if self.sync && durable { WriteOptions::durable() } else { WriteOptions::buffered() }
+        match self.durability {
+            Durability::Durable if !durable => WriteOptions::buffered(),
+            durability => WriteOptions { durability: Some(durability), ..WriteOptions::default() },
+        }
     }
 }
 

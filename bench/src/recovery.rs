@@ -118,6 +118,7 @@ impl RecoveryArgs {
     pub fn settings(&self) -> EngineSettings {
         let memtable_bytes = (self.memory / self.families).min(MEMTABLE_LEN_MAX);
         EngineSettings {
+            volatile: false,
             sync: true,
             cache_bytes: FILE_LEN,
             memtable_bytes,

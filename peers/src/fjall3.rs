@@ -50,6 +50,9 @@ impl Opener for Fjall {
                 ))
                 .with_kv_separation(blobs)
         };
+        if settings.volatile {
+            return Err("fjall logs every write: --volatile is not comparable".into());
+        }
         let keyspace = db.keyspace("default", create)?;
         let dropping = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(AtomicBool::new(false));

@@ -88,6 +88,7 @@ impl Opener for Rocks {
             db: DB::open_cf_descriptors(&options, dir, families)?,
             settings: self.described(settings),
             sync: settings.sync,
+            volatile: settings.volatile,
             memtable_bytes: settings.memtable_bytes,
             block_reads: AtomicU64::new(0),
             blob_reads: AtomicU64::new(0),
@@ -209,7 +210,12 @@ impl Rocks {
             ("compression", format!("{:?}", codec(settings.compression))),
             (
                 "wal",
-                if settings.sync { "synced, recycle_log_file_num 4" } else { "on, not synced" }.to_owned(),
+                match (settings.sync, settings.volatile) {
+                    (true, _) => "synced, recycle_log_file_num 4",
+                    (false, true) => "off",
+                    (false, false) => "on, not synced",
+                }
+                .to_owned(),
             ),
         ];
         if let Some(times) = settings.level_multiplier {
@@ -267,6 +273,7 @@ struct Shared {
     db: DB,
     settings: Vec<(String, String)>,
     sync: bool,
+    volatile: bool,
     memtable_bytes: u64,
     block_reads: AtomicU64,
     blob_reads: AtomicU64,
@@ -285,6 +292,7 @@ impl RocksEngine {
     fn write_options(&self, durable: bool) -> WriteOptions {
         let mut options = WriteOptions::default();
         options.set_sync(self.shared.sync && durable);
+        options.disable_wal(self.shared.volatile);
         options
     }
 
