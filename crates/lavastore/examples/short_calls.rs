@@ -8,6 +8,7 @@
 //! short_calls open DIR                  opens a copy of that and prints the time
 //! short_calls catch-up DIR VALUE_BYTES  beside a writer with 50 MB of log: a reader catches up with 100 writes, and one is opened
 //! short_calls bursts DIR SECONDS        writes four batches of 32,768 rows a second
+//! short_calls flush DIR ROUNDS          flushes 20 families of 1 MB in one edit, the writes in no log
 //! ```
 //!
 //! Times of a busy machine are unreliable: count the instructions of two numbers of calls with
@@ -18,7 +19,7 @@
     reason = "a program beside the engine: it reads the clock and copies a directory"
 )]
 
-use lavastore::{Cursor, Db, Options, WriteBatch, WriteOptions};
+use lavastore::{Cursor, Db, FamilyOptions, Options, WriteBatch, WriteOptions};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
@@ -179,6 +180,30 @@ fn catch_up(dir: &Path, len: usize) -> Result<()> {
     Ok(())
 }
 
+fn flush(dir: &Path, rounds: u64) -> Result<()> {
+    let db = Db::open(dir)?;
+    let named = |n| db.create_family(&format!("family{n}"), &FamilyOptions::default());
+    let families = (0..20).map(named).collect::<std::result::Result<Vec<_>, _>>()?;
+    let (volatile, value) = (WriteOptions::volatile(), value(7, 200));
+    let mut took = Vec::new();
+    for _ in 0..rounds {
+        for family in &families {
+            let writer = family.writing(&volatile);
+            (0..5_000).try_for_each(|row| writer.put(key(row), &value))?;
+        }
+        let begun = Instant::now();
+        db.flush_families(&families)?;
+        took.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    took.sort_by(f64::total_cmp);
+    println!(
+        "flush of 20 families: {:.1} ms (P50 of {rounds}), at most {:.1}",
+        took[took.len() / 2],
+        took[took.len() - 1]
+    );
+    Ok(db.close()?)
+}
+
 fn bursts(dir: &Path, seconds: u64) -> Result<()> {
     let db = Db::open(dir)?;
     let begun = Instant::now();
@@ -213,6 +238,7 @@ fn main() -> Result<()> {
         "open" => open(dir),
         "catch-up" => catch_up(dir, number()? as usize),
         "bursts" => bursts(dir, number()?),
+        "flush" => flush(dir, number()?.max(1)),
         _ => read(dir, operation, number()?),
     }
 }

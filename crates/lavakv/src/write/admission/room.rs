@@ -62,6 +62,7 @@ impl AdmissionAttempts {
     }
 
     /// Forgets the results of earlier searches.
+    #[inline]
     pub fn forget_found(&mut self) {
         (self.oldest, self.largest) = (None, None);
     }
