@@ -137,8 +137,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Reads the drained elements again and again, with tables only. What these reads learn about
-    /// their range must hide nothing outside of it.
+    /// Reads the drained elements again and again, with tables only. These reads learn a range
+    /// without keys, which must hide nothing outside of it.
     fn read_within(&self) -> Check {
         self.db().flush().doing(|| "flush".into())?;
         let next = self.model.first().copied().unwrap_or(self.next);

@@ -108,6 +108,18 @@ void lava_options_io_budget(lava_options *options, uint64_t bytes_per_s);
 void lava_options_rest(lava_options *options, bool rest);
 /* Values of at least this many bytes are stored separately from their keys. */
 void lava_options_min_blob_bytes(lava_options *options, uint64_t bytes);
+/*
+ * Options of families apply to the family `default` and to those that lava_family_create makes.
+ * Merge operator: "counter", "max", "set_union", or "append:" with the delimiter in
+ * hexadecimal digits. NULL: none. A family keeps the operator once it has one.
+ */
+void lava_options_merge_operator(lava_options *options, const char *name);
+/*
+ * Scans within one key prefix pass over tables without such a key. The prefix is this many first
+ * bytes (0: none), or all bytes up to the delimiter.
+ */
+void lava_options_prefix_bytes(lava_options *options, uint8_t bytes);
+void lava_options_prefix_delimiter(lava_options *options, uint8_t delimiter);
 /* vLSM: short compaction chains, for bounded latencies and the least space. */
 void lava_options_policy_vlsm(lava_options *options, bool vlsm);
 /* File for periodic metrics in the Prometheus text format. NULL: no file. */
@@ -144,6 +156,8 @@ void lava_db_free(lava_db *db);
  * family.
  */
 lava_status lava_family_open(lava_db *db, const char *name, lava_family **family, lava_error **error);
+/* Creates a family with the options of families in `options` (NULL: the defaults). */
+lava_status lava_family_create(lava_db *db, const char *name, const lava_options *options, lava_family **family, lava_error **error);
 lava_status lava_family_drop(lava_db *db, lava_family *family, lava_error **error);
 void lava_family_free(lava_family *family);
 
@@ -158,6 +172,8 @@ void lava_family_free(lava_family *family);
 #define LAVA_WRITE_NO_WAIT 16u /* returns LAVA_BUSY instead of waiting */
 
 lava_status lava_put(lava_db *db, const lava_family *family, lava_slice key, lava_slice value, uint32_t how, lava_error **error);
+/* Adds an operand to a key of a family with a merge operator. */
+lava_status lava_merge(lava_db *db, const lava_family *family, lava_slice key, lava_slice operand, uint32_t how, lava_error **error);
 lava_status lava_delete(lava_db *db, const lava_family *family, lava_slice key, uint32_t how, lava_error **error);
 /* Deletes the keys from `start` on and below `end` (`data` NULL: no bound). */
 lava_status lava_delete_range(lava_db *db, const lava_family *family, lava_slice start, lava_slice end, uint32_t how, lava_error **error);
@@ -166,6 +182,7 @@ lava_status lava_delete_range(lava_db *db, const lava_family *family, lava_slice
 lava_batch *lava_batch_new(void);
 void lava_batch_free(lava_batch *batch);
 lava_status lava_batch_put(lava_batch *batch, const lava_family *family, lava_slice key, lava_slice value, lava_error **error);
+lava_status lava_batch_merge(lava_batch *batch, const lava_family *family, lava_slice key, lava_slice operand, lava_error **error);
 lava_status lava_batch_delete(lava_batch *batch, const lava_family *family, lava_slice key, lava_error **error);
 /* Same as lava_delete_range. */
 lava_status lava_batch_delete_range(lava_batch *batch, const lava_family *family, lava_slice start, lava_slice end, lava_error **error);

@@ -51,6 +51,28 @@ pub unsafe extern "C" fn lava_batch_put(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_batch_merge(
+    batch: *mut LavaBatch,
+    family: *const LavaFamily,
+    key: Slice,
+    operand: Slice,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let merge = || {
+        // SAFETY: the caller follows the rules of the header.
+        let (batch, key, operand) = unsafe { (handle_mut(batch)?, key.bytes()?, operand.bytes()?) };
+        // SAFETY: as above.
+        match unsafe { family.as_ref() } {
+            Some(family) => drop(batch.0.family(&family.0).merge(key, operand)),
+            None => drop(batch.0.merge(key, operand)),
+        }
+        Ok(())
+    };
+    // SAFETY: the caller follows the rules of the header.
+    unsafe { call(error, merge) }
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_batch_delete(
     batch: *mut LavaBatch,
     family: *const LavaFamily,

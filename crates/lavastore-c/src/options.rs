@@ -1,8 +1,8 @@
 //! Options of a store.
 
 use crate::ffi::{free, give, path};
-use lavastore::{Options, PolicyChoice, SpaceLimit, VlsmOptions};
-use std::ffi::c_char;
+use lavastore::{KeyPrefix, MergeChoice, Options, PolicyChoice, SpaceLimit, VlsmOptions};
+use std::ffi::{CStr, c_char};
 use std::time::Duration;
 
 /// A `lava_options`. The open checks all of them.
@@ -96,6 +96,28 @@ pub unsafe extern "C" fn lava_options_rest(options: *mut LavaOptions, rest: bool
 pub unsafe extern "C" fn lava_options_min_blob_bytes(options: *mut LavaOptions, bytes: u64) {
     // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.family.min_blob_size = size(bytes)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_merge_operator(options: *mut LavaOptions, name: *const c_char) {
+    // SAFETY: the caller follows the rules of the header.
+    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
+    // SAFETY: as above.
+    unsafe { set(options, |options| options.family.merge_operator = name.map(MergeChoice::custom)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_prefix_bytes(options: *mut LavaOptions, bytes: u8) {
+    let prefix = (bytes > 0).then_some(KeyPrefix::Fixed(bytes));
+    // SAFETY: the caller follows the rules of the header.
+    unsafe { set(options, |options| options.family.prefix = prefix) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_prefix_delimiter(options: *mut LavaOptions, delimiter: u8) {
+    let prefix = Some(KeyPrefix::Delimiter(delimiter));
+    // SAFETY: the caller follows the rules of the header.
+    unsafe { set(options, |options| options.family.prefix = prefix) }
 }
 
 #[unsafe(no_mangle)]

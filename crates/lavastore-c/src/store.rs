@@ -138,6 +138,26 @@ pub unsafe extern "C" fn lava_family_open(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_family_create(
+    db: *mut LavaDb,
+    name: *const c_char,
+    options: *const LavaOptions,
+    family: *mut *mut LavaFamily,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let create = || {
+        // SAFETY: the caller follows the rules of the header.
+        let (db, name, family) = unsafe { (handle(db)?, text(name)?, place(family)?) };
+        // SAFETY: as above.
+        let own = unsafe { options.as_ref() }.map(|options| options.0.family.clone());
+        *family = give(LavaFamily(db.0.create_family(name, &own.unwrap_or_default())?));
+        Ok(())
+    };
+    // SAFETY: the caller follows the rules of the header.
+    unsafe { call(error, create) }
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_family_drop(
     db: *mut LavaDb,
     family: *mut LavaFamily,

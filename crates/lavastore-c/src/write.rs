@@ -64,6 +64,19 @@ pub unsafe extern "C" fn lava_put(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_merge(
+    db: *mut LavaDb,
+    family: *const LavaFamily,
+    key: Slice,
+    operand: Slice,
+    how: u32,
+    error: *mut *mut LavaError,
+) -> u32 {
+    // SAFETY: the caller follows the rules of the header.
+    unsafe { write(db, family, how, error, |writer| writer.merge(key.bytes()?, operand.bytes()?)) }
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_delete(
     db: *mut LavaDb,
     family: *const LavaFamily,

@@ -68,6 +68,12 @@ static lava_options *options(void) {
     lava_options_io_budget(options, 0);
     lava_options_rest(options, true);
     lava_options_min_blob_bytes(options, 1 << 10);
+    lava_options_merge_operator(options, "counter");
+    lava_options_merge_operator(options, NULL);
+    lava_options_merge_operator(options, "append:2c");
+    lava_options_prefix_bytes(options, 4);
+    lava_options_prefix_bytes(options, 0);
+    lava_options_prefix_delimiter(options, '/');
     lava_options_policy_vlsm(options, true);
     lava_options_policy_vlsm(options, false);
     lava_options_metrics_file(options, NULL);
@@ -111,6 +117,24 @@ static void writes_and_reads(lava_db *db, lava_family *moons) {
     OK(lava_delete(db, NULL, NONE, LAVA_WRITE_DEFAULT, error));
     CHECK(has(db, NULL, NULL, "", NULL));
     REFUSED(LAVA_INVALID_ARGUMENT, lava_upgrade(db, 1, error));
+
+    lava_family *names = NULL;
+    lava_options *merging = options();
+    OK(lava_family_create(db, "names", merging, &names, error));
+    lava_family *again = NULL;
+    REFUSED(LAVA_ALREADY_EXISTS, lava_family_create(db, "names", NULL, &again, error));
+    lava_options_free(merging);
+    OK(lava_merge(db, names, text("names"), text("phobos"), LAVA_WRITE_BUFFERED, error));
+    REFUSED(LAVA_INVALID_ARGUMENT, lava_merge(db, moons, text("names"), text("phobos"), LAVA_WRITE_BUFFERED, error));
+    lava_batch *operands = lava_batch_new();
+    OK(lava_batch_merge(operands, names, text("names"), text("deimos"), error));
+    OK(lava_batch_merge(operands, NULL, text("names"), text("moon"), error));
+    OK(lava_write(db, operands, LAVA_WRITE_DEFAULT, error));
+    lava_batch_free(operands);
+    CHECK(has(db, names, NULL, "names", "phobos,deimos"));
+    lava_family_free(names);
+    CHECK(has(db, NULL, NULL, "names", "moon"));
+    OK(lava_delete(db, NULL, text("names"), LAVA_WRITE_DEFAULT, error));
 
     lava_family *open_ends = NULL;
     OK(lava_family_open(db, "open ends", &open_ends, error));

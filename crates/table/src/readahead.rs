@@ -53,7 +53,7 @@ pub struct ScanBounds {
     /// True if the caller performs the reads: moves wait for them
     /// ([`crate::KsstIter::each_fetched`]).
     pub wants: bool,
-    /// True if filters may exclude streams by the prefix of the keys. Jobs read what is there.
+    /// True if filters may exclude streams by the prefix of the keys. Jobs read all entries.
     pub asks_filters: bool,
 }
 

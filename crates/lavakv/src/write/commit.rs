@@ -108,7 +108,7 @@ pub(crate) struct WriteState {
     waits: Waits,
 }
 
-/// What a write has waited for, and what it waits for next.
+/// The waits of a write.
 #[derive(Default)]
 struct Waits {
     resort: Option<LastResort>,
