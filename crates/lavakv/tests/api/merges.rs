@@ -349,3 +349,19 @@ fn single_deletes_vanish_with_their_puts() {
     assert_eq!(contents(&db), Model::from([(b"a".to_vec(), b"kept".to_vec())]));
     assert_eq!(db.verify().unwrap().entries, 1);
 }
+
+#[test]
+fn long_operands_and_long_names_are_refused() {
+    let sim = SimEnv::new(1);
+    let db = Db::open_in(env(&sim), DIR, appending()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.merge_cf(db.default_column_family(), b"k", &vec![b'o'; 64 << 10]);
+    let e = db.write(&batch).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::TooLarge);
+    assert!(e.message().contains("merge operand of 65536 bytes is over the limit"), "{e}");
+    assert!(db.get(b"k").unwrap().is_none());
+    let merge_operator = Some(MergeChoice::custom("o".repeat(300)));
+    let e = FamilyOptions { merge_operator, ..small_family() }.validate().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    assert!(e.message().contains("option bytes of merge_operator = 300 is out of range: 1 to 255"), "{e}");
+}

@@ -20,6 +20,10 @@ fn a_family_of_another_store_is_refused() {
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
     let refused = db.indexed_batch(true).in_family(&family).map(drop).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    let requests = db.requests(&Default::default()).unwrap();
+    let refused = requests.commit(other.transaction()).map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("the transaction is of another store than the requests"), "{refused}");
 }
 
 #[test]
