@@ -216,7 +216,7 @@ impl LavaEngine {
             db: db.clone(),
             family,
             others,
-            durability: durability(settings),
+            durability: options.durability,
             stall_budget: options.stall_budget,
             at_rest: Backlog {
                 memory_rest_bytes: settings.families * settings.memtable_bytes,

@@ -56,8 +56,8 @@ pub struct KsstIter {
     lost: Vec<Lost>,
     /// Gap of the last failure.
     gap: Option<Gap>,
-    /// Cost of the filters that the creation asked.
-    asked: ReadCounters,
+    /// Cost of the filters that the creation asked; `None`: the table has no prefixes in them.
+    asked: Option<Box<ReadCounters>>,
 }
 
 /// Applies a movement to the existing streams.
@@ -94,9 +94,10 @@ impl KsstIter {
         borders: Option<Arc<ScanBounds>>,
         with_inline: bool,
     ) -> KsstIter {
-        let mut asked = ReadCounters::default();
-        let mut is_read = |stream: &Option<Stream>| {
-            stream.as_ref().is_some_and(|stream| table.may_hold(stream, borders.as_deref(), &mut asked))
+        let mut asked = (table.properties.prefix_code != 0).then(Box::<ReadCounters>::default);
+        let mut is_read = |stream: &Option<Stream>| match (stream, &mut asked) {
+            (Some(stream), Some(asked)) => table.may_hold(stream, borders.as_deref(), asked),
+            (stream, _) => stream.is_some(),
         };
         let (has_references, has_inline) =
             (is_read(&table.references), with_inline && is_read(&table.inline));
@@ -112,12 +113,12 @@ impl KsstIter {
     /// Returns the number of streams that the cursor passes over, because a filter excludes the
     /// prefix of the scanned keys.
     pub fn excluded_streams(&self) -> u64 {
-        self.asked.prefix_negatives
+        self.asked.as_ref().map_or(0, |asked| asked.prefix_negatives)
     }
 
     /// Returns the cost of the reads of this cursor so far.
     pub fn counters(&self) -> ReadCounters {
-        let mut sum = self.asked;
+        let mut sum = self.asked.as_deref().copied().unwrap_or_default();
         self.references.iter().for_each(|s| sum.add(&s.cost()));
         self.inline.iter().for_each(|s| sum.add(&s.cost()));
         sum

@@ -203,9 +203,6 @@ impl Ksst {
         borders: Option<&ScanBounds>,
         counters: &mut ReadCounters,
     ) -> bool {
-        if self.properties.prefix_code == 0 {
-            return true;
-        }
         let kind = KeyPrefix::from_code(self.properties.prefix_code);
         let (Some(kind), Some(borders)) = (kind, borders.filter(|borders| borders.asks_filters)) else {
             return true;

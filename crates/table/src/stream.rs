@@ -206,11 +206,11 @@ impl Stream {
         first >= self.partitions()
             || (first..=end.min(self.partitions() - 1)).any(|p| {
                 let Some(handle) = self.filter_handle(p) else { return true };
-                let block = match file.cached(handle, BlockKind::Filter, counters) {
-                    Some(block) => Ok(block),
-                    None if is_waiting => return true,
-                    None => file.fetch(handle, BlockKind::Filter, Caching::Fill, counters),
+                let block = match is_waiting {
+                    true => file.cached(handle, BlockKind::Filter, counters).map(Ok),
+                    false => Some(file.fetch(handle, BlockKind::Filter, Caching::Fill, counters)),
                 };
+                let Some(block) = block else { return true };
                 let passes = block.and_then(|block| filter::may_contain(&block, prefix_hash));
                 passes.unwrap_or_else(|_| {
                     counters.filters_unreadable += 1;
